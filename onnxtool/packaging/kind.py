@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -112,3 +113,15 @@ def constants(template: str, values: Mapping[str, object]) -> str:
         at = next(i for i, line in enumerate(lines) if line.startswith((f"{key} = ", f"{key}: ")))
         lines[at] = f"{key} = {value}"
     return "\n".join(lines) + "\n"
+
+
+def write_smoke_test(folder: Path, template: str, values: Mapping[str, object] = MappingProxyType({})) -> None:
+    """smoke_test.py from a template, and what holds its answers against the recorded ones.
+
+    Args:
+        folder: of the package.
+        template: a file among the templates.
+        values: of constants in it.
+    """
+    (folder / "smoke_test.py").write_text(constants(template, values), encoding="utf-8")
+    (folder / "recorded.py").write_text(constants("every/recorded.py", {}), encoding="utf-8")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from onnxtool.errors import UnsupportedError
-from onnxtool.packaging.kind import TEMPLATES, PackageKind, Subject, constants, filled
+from onnxtool.packaging.kind import PackageKind, Subject, constants, filled, write_smoke_test
 from onnxtool.packaging.kinds.fastapi import checks, slug, write_requirements
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
@@ -51,7 +51,7 @@ class AzureMl(PackageKind):
         score = constants("azureml/score.py", values)
         write_protocol(folder / "src", ("check_shared_dims", "decode_plain", "load_json", "to_lists"))
         (folder / "src" / "score.py").write_text(score, encoding="utf-8")
-        (folder / "smoke_test.py").write_bytes((TEMPLATES / "azureml" / "smoke_test.py").read_bytes())
+        write_smoke_test(folder, "azureml/smoke_test.py")
         places = {"SLUG": slug(subject.name), "RUNS": subject.figures.runs}
         for name in ("endpoint.yml", "model.yml", "deployment.yml"):
             (folder / name).write_text(filled(f"azureml/{name}", places), encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 from onnxtool.errors import MissingExtraError
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import shared_dims
-from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled
+from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled, write_smoke_test
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
@@ -90,7 +90,7 @@ def write_application(folder: Path, subject: Subject) -> None:
     app = kept_blocks(app, {"image": takes_image(subject.inputs), "table": takes_table(subject.inputs)})
     app = app.replace('os.environ.get("RUNS", "2")', f'os.environ.get("RUNS", "{subject.figures.runs}")')
     (folder / "app.py").write_text(app, encoding="utf-8")
-    (folder / "smoke_test.py").write_text(constants("fastapi/smoke_test.py", {"NAME": shown}), encoding="utf-8")
+    write_smoke_test(folder, "fastapi/smoke_test.py", {"NAME": shown})
     pictures = ("pillow",) if takes_image(subject.inputs) else ()
     write_requirements(folder, subject, (*PACKAGES, *pictures))
 

@@ -11,7 +11,7 @@ from typing import Any
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import TensorSpec, dtype_name
-from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject
+from onnxtool.packaging.kind import MODEL, PackageKind, Subject, write_smoke_test
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
@@ -67,7 +67,7 @@ class MlFlow(PackageKind):
         for name, content in (("MLmodel", document), ("python_env.yaml", environment), ("conda.yaml", conda)):
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         (folder / "requirements.txt").write_text("\n".join(requirements) + "\n", encoding="utf-8")
-        (folder / "smoke_test.py").write_bytes((TEMPLATES / "mlflow" / "smoke_test.py").read_bytes())
+        write_smoke_test(folder, "mlflow/smoke_test.py")
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """MLflow where it is installed, or in a fresh environment; else the file that it would load."""

@@ -10,7 +10,7 @@ import onnx
 from onnxtool.errors import UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
-from onnxtool.packaging.kind import TEMPLATES, PackageKind, Subject
+from onnxtool.packaging.kind import PackageKind, Subject, write_smoke_test
 from onnxtool.packaging.kinds.snippets import snippets
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -64,7 +64,7 @@ class Ort(PackageKind):
             (place / name).write_text(code, encoding="utf-8")
         pinned = [f"{p}=={subject.versions[p]}" for p in ("numpy", "onnxruntime")]
         (folder / "requirements.txt").write_text("\n".join(pinned) + "\n", encoding="utf-8")
-        (folder / "smoke_test.py").write_bytes((TEMPLATES / "ort" / "smoke_test.py").read_bytes())
+        write_smoke_test(folder, "ort/smoke_test.py")
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """The ORT file in the native runtime."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from onnxtool.model.spec import TensorSpec, dtype_name
-from onnxtool.packaging.kind import Subject
+from onnxtool.packaging.kind import Subject, filled
 
 # Element type -> (Kotlin and Java buffer, Swift enum case, C# type, JavaScript array, C++ type)
 _TYPES: Mapping[str, tuple[str, str, str, str, str]] = {
@@ -41,37 +42,46 @@ def cpp_type(spec: TensorSpec) -> str | None:
     return None if found is None else found[4]
 
 
-def snippets(subject: Subject) -> dict[str, str]:
-    """File name -> text. Inputs of types without an array in these languages, such as texts, stand in the head only."""
-    makers: Mapping[str, Callable[[Subject], str]] = {
-        "Android.kt": _kotlin,
-        "iOS.swift": _swift,
-        "Model.cs": _csharp,
-        "Model.java": _java,
-        "model.js": _javascript,
-        "model.cpp": _cpp,
-    }
-    return {name: make(subject) for name, make in makers.items()}
+@dataclass(frozen=True)
+class _Language:
+    """How a snippet writes its model's inputs and outputs; the text around them is a template.
 
+    In the forms, {i} is the input's place, {name} its name in quotes, {kind} the language's word for its element type
+    and {dims} its dims.
 
-def example_dims(spec: TensorSpec) -> list[int]:
-    """Its dims, 1 for each dynamic one."""
-    return [d if isinstance(d, int) else 1 for d in spec.shape or ()]
+    Attributes:
+        quote: makes a name a text of the language.
+        column: of the language's words in `_TYPES`.
+        parameter, feed, output: the forms.
+        parts: what stands between feeds.
+        lines: what stands between outputs.
+    """
 
+    quote: Callable[[str], str]
+    column: int
+    parameter: str
+    feed: str
+    parts: str
+    output: str = "{name}"
+    lines: str = ", "
 
-def _known(specs: Sequence[TensorSpec]) -> list[tuple[int, TensorSpec]]:
-    return [(i, s) for i, s in enumerate(specs) if dtype_name(s.dtype) in _TYPES]
-
-
-def _head(subject: Subject, comment: str) -> str:
-    lines = [f"{comment} {subject.name}: model.ort of this folder, ONNX Runtime"]
-    for what, specs in (("input", subject.inputs), ("output", subject.outputs)):
-        lines += [f"{comment} {what} {s.info()}" for s in specs]
-    return "\n".join(line.replace("\n", " ") for line in lines) + "\n\n"
-
-
-def _text(name: str) -> str:
-    return json.dumps(name).replace("$", "\\$")
+    def written(self, form: str, index: int, spec: TensorSpec) -> str:
+        """A form, filled for a tensor."""
+        dtype = dtype_name(spec.dtype)
+        kind = _TYPES[dtype][self.column] if dtype in _TYPES else ""
+        dims = [d if isinstance(d, int) else 1 for d in spec.shape or ()]
+        is_bool = kind == "bool"  # a std::vector of bool has no array inside
+        return form.format(
+            i=index,
+            name=self.quote(spec.name),
+            dtype=json.dumps(dtype),
+            kind=kind,
+            dims=", ".join(map(str, dims)),
+            java=f", OnnxJavaType.{_JAVA_TYPES[dtype]}" if dtype in _JAVA_TYPES else "",
+            reference=f"{kind}*" if is_bool else f"std::vector<{kind}>&",
+            data=f"input{index}" if is_bool else f"input{index}.data()",
+            count=math.prod(dims) if is_bool else f"input{index}.size()",
+        )
 
 
 def _utf8(name: str) -> str:
@@ -79,145 +89,73 @@ def _utf8(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
 
 
-def _joined(parts: Sequence[object]) -> str:
-    return ", ".join(map(str, parts))
+_LANGUAGES: Mapping[str, _Language] = {
+    "Android.kt": _Language(
+        lambda name: json.dumps(name).replace("$", "\\$"),
+        0,
+        "input{i}: {kind}",
+        "{name} to OnnxTensor.createTensor(environment, input{i}, longArrayOf({dims}){java})",
+        ",\n        ",
+        "// result.get({name}).get().value",
+        "\n        ",
+    ),
+    "iOS.swift": _Language(
+        _utf8,
+        1,
+        "input{i}: NSMutableData",
+        "{name}: try ORTValue(tensorData: input{i}, elementType: .{kind},\n                shape: [{dims}])",
+        ",\n            ",
+    ),
+    "Model.cs": _Language(
+        json.dumps,
+        2,
+        "{kind}[] input{i}",
+        "[{name}] = OrtValue.CreateTensorValueFromMemory(input{i}, new long[] {{ {dims} }})",
+        ",\n            ",
+    ),
+    "Model.java": _Language(
+        json.dumps,
+        0,
+        "{kind} input{i}",
+        "feeds.put({name}, OnnxTensor.createTensor(environment, input{i}, new long[] {{{dims}}}{java}));",
+        "\n        ",
+        "// result.get({name}).get().getValue()",
+        "\n        ",
+    ),
+    "model.js": _Language(
+        json.dumps,
+        3,
+        "input{i}",
+        "{name}: new ort.Tensor({dtype}, input{i}, [{dims}]), // {kind}",
+        "\n    ",
+        "// results[{name}].data",
+        "\n  ",
+    ),
+    "model.cpp": _Language(
+        _utf8,
+        4,
+        "{reference} input{i}",
+        "const std::vector<int64_t> dims{i}{{{dims}}};\n  inputs.push_back(\n"
+        "      Ort::Value::CreateTensor<{kind}>(memory, {data}, {count}, dims{i}.data(), dims{i}.size()));",
+        "\n  ",
+    ),
+}
 
 
-def _tensor_java(spec: TensorSpec, index: int, shape: str) -> str:
-    kind = dtype_name(spec.dtype)
-    extra = f", OnnxJavaType.{_JAVA_TYPES[kind]}" if kind in _JAVA_TYPES else ""
-    return f"OnnxTensor.createTensor(environment, input{index}, {shape}{extra})"
-
-
-def _kotlin(subject: Subject) -> str:
-    ids = _known(subject.inputs)
-    parameters = _joined([f"input{i}: {_TYPES[dtype_name(s.dtype)][0]}" for i, s in ids])
-    feeds = ",\n        ".join(
-        f"{_text(s.name)} to {_tensor_java(s, i, f'longArrayOf({_joined(example_dims(s))})')}" for i, s in ids
-    )
-    outputs = "\n        ".join(f"// result.get({_text(s.name)}).get().value" for s in subject.outputs)
-    return (
-        _head(subject, "//") + '// build.gradle: implementation("com.microsoft.onnxruntime:onnxruntime-android:1.+")\n'
-        "import ai.onnxruntime.*\nimport android.content.Context\nimport java.nio.*\n\n"
-        "class Model(context: Context) : AutoCloseable {\n"
-        "    private val environment = OrtEnvironment.getEnvironment()\n"
-        '    private val session = environment.createSession(context.assets.open("model.ort").readBytes())\n\n'
-        f"    fun run({parameters}): OrtSession.Result {{\n"
-        f"        val feeds = mapOf(\n        {feeds})\n        {outputs}\n"
-        "        return session.run(feeds)\n    }\n\n"
-        "    override fun close() = session.close()\n}\n"
-    )
-
-
-def _java(subject: Subject) -> str:
-    ids = _known(subject.inputs)
-    parameters = _joined([f"{_TYPES[dtype_name(s.dtype)][0]} input{i}" for i, s in ids])
-    feeds = "\n".join(
-        f"        feeds.put({json.dumps(s.name)}, {_tensor_java(s, i, f'new long[] {{{_joined(example_dims(s))}}}')});"
-        for i, s in ids
-    )
-    outputs = "\n".join(f"        // result.get({json.dumps(s.name)}).get().getValue()" for s in subject.outputs)
-    return (
-        _head(subject, "//") + "// com.microsoft.onnxruntime:onnxruntime\n"
-        "import ai.onnxruntime.*;\nimport java.nio.*;\nimport java.util.*;\n\n"
-        "public class Model implements AutoCloseable {\n"
-        "    private final OrtEnvironment environment = OrtEnvironment.getEnvironment();\n"
-        "    private final OrtSession session;\n\n"
-        "    public Model(String path) throws OrtException {\n"
-        "        session = environment.createSession(path);\n    }\n\n"
-        f"    public OrtSession.Result run({parameters}) throws OrtException {{\n"
-        f"        Map<String, OnnxTensor> feeds = new HashMap<>();\n{feeds}\n{outputs}\n"
-        "        return session.run(feeds);\n    }\n\n"
-        "    @Override\n    public void close() throws OrtException {\n        session.close();\n    }\n}\n"
-    )
-
-
-def _swift(subject: Subject) -> str:
-    ids = _known(subject.inputs)
-    parameters = _joined([f"input{i}: NSMutableData" for i, _ in ids])
-    feeds = ",\n            ".join(
-        f"{_utf8(s.name)}: try ORTValue(tensorData: input{i}, elementType: .{_TYPES[dtype_name(s.dtype)][1]},\n"
-        f"                shape: [{_joined(example_dims(s))}])"
-        for i, s in ids
-    )
-    outputs = _joined([_utf8(s.name) for s in subject.outputs])
-    return (
-        _head(subject, "//") + "// Package or pod: onnxruntime-objc\nimport Foundation\nimport OnnxRuntimeBindings\n\n"
-        "final class Model {\n    private let session: ORTSession\n\n"
-        "    init(path: String) throws {\n"
-        "        let environment = try ORTEnv(loggingLevel: .warning)\n"
-        "        let options = try ORTSessionOptions()\n"
-        "        session = try ORTSession(env: environment, modelPath: path, sessionOptions: options)\n    }\n\n"
-        f"    func run({parameters}) throws -> [String: ORTValue] {{\n"
-        f"        let feeds = [\n            {feeds}]\n"
-        f"        return try session.run(withInputs: feeds, outputNames: [{outputs}], runOptions: nil)\n    }}\n}}\n"
-    )
-
-
-def _csharp(subject: Subject) -> str:
-    ids = _known(subject.inputs)
-    parameters = _joined([f"{_TYPES[dtype_name(s.dtype)][2]}[] input{i}" for i, s in ids])
-    feeds = ",\n            ".join(
-        f"[{json.dumps(s.name)}] = OrtValue.CreateTensorValueFromMemory(input{i}, new long[] "
-        f"{{ {_joined(example_dims(s))} }})"
-        for i, s in ids
-    )
-    outputs = _joined([json.dumps(s.name) for s in subject.outputs])
-    return (
-        _head(subject, "//")
-        + "// dotnet add package Microsoft.ML.OnnxRuntime\nusing System;\nusing System.Collections.Generic;\n"
-        "using Microsoft.ML.OnnxRuntime;\n\npublic sealed class Model : IDisposable\n{\n"
-        '    private readonly InferenceSession session = new("model.ort");\n\n'
-        f"    public IDisposableReadOnlyCollection<OrtValue> Run({parameters})\n    {{\n"
-        f"        var feeds = new Dictionary<string, OrtValue>\n        {{\n            {feeds}\n        }};\n"
-        "        using var options = new RunOptions();\n"
-        f"        return session.Run(options, feeds, new[] {{ {outputs} }});\n"
-        "    }\n\n    public void Dispose() => session.Dispose();\n}\n"
-    )
-
-
-def _javascript(subject: Subject) -> str:
-    ids = _known(subject.inputs)
-    parameters = _joined([f"input{i}" for i, _ in ids])
-    feeds = "\n".join(
-        f"    {json.dumps(s.name)}: new ort.Tensor({json.dumps(dtype_name(s.dtype))}, input{i}, "
-        f"{json.dumps(example_dims(s))}), // {_TYPES[dtype_name(s.dtype)][3]}"
-        for i, s in ids
-    )
-    outputs = "\n".join(f"  // results[{json.dumps(s.name)}].data" for s in subject.outputs)
-    return (
-        _head(subject, "//") + "// npm install onnxruntime-node, or onnxruntime-react-native with the same calls\n"
-        'import * as ort from "onnxruntime-node";\n\n'
-        'const session = await ort.InferenceSession.create("model.ort");\n\n'
-        f"export async function run({parameters}) {{\n  const results = await session.run({{\n{feeds}\n  }});\n"
-        f"{outputs}\n  return results;\n}}\n"
-    )
-
-
-def _cpp(subject: Subject) -> str:
-    ids = _known(subject.inputs)
-    parameters = _joined([f"std::vector<{cpp_type(s)}>& input{i}" for i, s in ids if cpp_type(s) != "bool"])
-    makes = []
-    for i, spec in ids:
-        kind, dims = cpp_type(spec), example_dims(spec)
-        if kind == "bool":  # a std::vector of bool has no array inside
-            parameters += f"{', ' if parameters else ''}bool* input{i}"
-            data, count = f"input{i}", str(math.prod(dims))
-        else:
-            data, count = f"input{i}.data()", f"input{i}.size()"
-        makes.append(
-            f"  const std::vector<int64_t> dims{i}{{{_joined(dims)}}};\n"
-            f"  inputs.push_back(\n      Ort::Value::CreateTensor<{kind}>(memory, {data}, {count}, dims{i}.data(), "
-            f"dims{i}.size()));"
-        )
-    names = _joined([_utf8(s.name) for _, s in ids])
-    outputs = _joined([_utf8(s.name) for s in subject.outputs])
-    return (
-        _head(subject, "//") + "#include <onnxruntime_cxx_api.h>\n\n#include <cstdint>\n#include <vector>\n\n"
-        f"std::vector<Ort::Value> run(Ort::Session& session, {parameters}) {{\n"
-        "  const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);\n"
-        "  std::vector<Ort::Value> inputs;\n" + "\n".join(makes) + "\n"
-        f"  const char* names[] = {{{names}}};\n  const char* outputs[] = {{{outputs}}};\n"
-        "  return session.Run(Ort::RunOptions{nullptr}, names, inputs.data(), inputs.size(), outputs, "
-        f"{len(subject.outputs)});\n}}\n"
-    )
+def snippets(subject: Subject) -> dict[str, str]:
+    """File name -> text. Inputs of types without an array in these languages, such as texts, stand in the head only."""
+    known = [(i, s) for i, s in enumerate(subject.inputs) if dtype_name(s.dtype) in _TYPES]
+    head = [f"// {subject.name}: model.ort of this folder, ONNX Runtime"]
+    for what, specs in (("input", subject.inputs), ("output", subject.outputs)):
+        head += [f"// {what} {s.info()}".replace("\n", " ") for s in specs]
+    found = {}
+    for file, language in _LANGUAGES.items():
+        values = {
+            "HEAD": "\n".join(head) + "\n",
+            "PARAMETERS": ", ".join(language.written(language.parameter, i, s) for i, s in known),
+            "FEEDS": language.parts.join(language.written(language.feed, i, s) for i, s in known),
+            "NAMES": ", ".join(language.quote(s.name) for _, s in known),
+            "OUTPUTS": language.lines.join(language.written(language.output, 0, s) for s in subject.outputs),
+        }
+        found[file] = filled(f"snippets/{file}", values)
+    return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxtool.model.spec import TensorSpec
-from onnxtool.packaging.kind import PackageKind, Subject, constants
+from onnxtool.packaging.kind import PackageKind, Subject, write_smoke_test
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port
 from onnxtool.report.package import Started
@@ -38,7 +38,7 @@ class Triton(PackageKind):
         text = config(subject)
         (folder / "models" / subject.name / "config.pbtxt").write_text(text, encoding="utf-8")
         name = json.dumps(subject.name)
-        (folder / "smoke_test.py").write_text(constants("fastapi/smoke_test.py", {"NAME": name}), encoding="utf-8")
+        write_smoke_test(folder, "fastapi/smoke_test.py", {"NAME": name})
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """Triton where it is installed; else the file that it would load."""

@@ -93,7 +93,7 @@ def test_mlflow_finds_only_its_onnx_flavour(tiny: Path, tmp_path: Path) -> None:
 def test_mlflow_itself_loads_the_model(tiny: Path, tmp_path: Path) -> None:
     """mlflow wants other versions than ours at times, so that it has an environment of its own."""
     package(tiny, tmp_path / "out", kinds=["mlflow"])
-    command = [os.environ["MLFLOW_PYTHON"], "-I", "-B", str(tmp_path / "out" / "smoke_test.py")]
+    command = [os.environ["MLFLOW_PYTHON"], "-B", str(tmp_path / "out" / "smoke_test.py")]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
     assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
 
@@ -108,7 +108,7 @@ def test_azures_script_answers_as_the_file(tiny: Path, tmp_path: Path) -> None:
     assert (out / deployment["environment"]["conda_file"]).is_file()
     assert (out / deployment["model"]["path"] / "model.onnx").is_file()
     assert yaml.safe_load((out / "endpoint.yml").read_text())["name"] == deployment["endpoint_name"]
-    command = [sys.executable, "-I", "-B", str(out / "smoke_test.py")]
+    command = [sys.executable, "-B", str(out / "smoke_test.py")]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
     assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
 

@@ -6,12 +6,12 @@ python smoke_test.py [http://127.0.0.1:8000]
 import json
 import sys
 import urllib.request
-from pathlib import Path
+from functools import partial
 
 import numpy as np
+import recorded
 
 NAME = "model"
-RTOL, ATOL = 1e-3, 1e-5
 TYPES = {"f2": "FP16", "f4": "FP32", "f8": "FP64", "b1": "BOOL"} | {
     f"{k}{n // 8}": f"{'U' if k == 'u' else ''}INT{n}" for k in "iu" for n in (8, 16, 32, 64)
 }
@@ -30,24 +30,6 @@ def ask(url: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {o["name"]: np.array(o["data"]).reshape(o["shape"]) for o in outputs}
 
 
-def main() -> int:
-    url = (sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000").rstrip("/")
-    for path in sorted(Path(__file__).parent.glob("golden/*.npz")):
-        arrays = dict(np.load(path))
-        got = ask(url, {n[6:]: a for n, a in arrays.items() if n.startswith("input/")})
-        for name, expected in ((n[7:], a) for n, a in arrays.items() if n.startswith("output/")):
-            same = got[name].shape == expected.shape
-            if expected.dtype.kind == "f":
-                scale = np.abs(expected).max(initial=0)
-                same = same and np.allclose(got[name], expected, RTOL, ATOL * scale, equal_nan=True)
-            else:
-                same = same and np.array_equal(got[name], expected)
-            if not same:
-                print(f"{path.name}: output {name!r} differs")
-                return 1
-        print(f"{path.name}: equal")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    url = (sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000").rstrip("/")
+    sys.exit(recorded.compare(partial(ask, url)))
