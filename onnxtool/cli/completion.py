@@ -1,6 +1,6 @@
 """What the shell offers for the value of an option, after the words that stand on the line already.
 
-An option names its function, which imports what it needs when it is asked.
+An option names its function or a place of `_PLACES`, which is imported when the shell asks.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 from typing import get_args
 
@@ -17,65 +19,38 @@ def _matching(known: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in known if word.startswith(incomplete)]
 
 
-def passes(incomplete: str) -> list[str]:
-    """Names of the optimizer's passes."""
-    from onnxtool.optimization.registry import describe_passes
-
-    return _matching((p.name for p in describe_passes()), incomplete)
-
-
-def levels(incomplete: str) -> list[str]:
-    """Levels of optimization."""
-    from onnxtool.options.optimize import Level
-
-    return _matching((level.value for level in Level), incomplete)
-
-
-def exporters(incomplete: str) -> list[str]:
-    """PyTorch's exporters."""
-    from onnxtool.options.convert import Exporter
-
-    return _matching(get_args(Exporter), incomplete)
+# Where the values of an option stand, by the name that it is declared with: names, a Literal, an Enum, or a function.
+_PLACES = {
+    "passes": ("onnxtool.optimization.registry", "describe_passes"),
+    "levels": ("onnxtool.options.optimize", "Level"),
+    "exporters": ("onnxtool.options.convert", "Exporter"),
+    "layouts": ("onnxtool.options.convert", "Layout"),
+    "targets": ("onnxtool.options.shared", "TARGETS"),
+    "quantize_targets": ("onnxtool.quantization.targets", "TARGETS"),
+    "range_estimators": ("onnxtool.quantization.calibration.range_estimators", "estimators"),
+    "metrics": ("onnxtool.quantization.evaluation.metrics", "METRICS"),
+}
 
 
-def layouts(incomplete: str) -> list[str]:
-    """Layouts of image inputs."""
-    from onnxtool.options.convert import Layout
+def completions(name: str, incomplete: str) -> list[str]:
+    """The values that begin with what is written.
 
-    return _matching(get_args(Layout), incomplete)
-
-
-def targets(incomplete: str) -> list[str]:
-    """Kinds of processors that choices are known for."""
-    from onnxtool.options.shared import TARGETS
-
-    return _matching(TARGETS, incomplete)
-
-
-def quantize_targets(incomplete: str) -> list[str]:
-    """What `quantize` knows besides: providers with a form of their own."""
-    from onnxtool.quantization.targets import TARGETS
-
-    return _matching(TARGETS, incomplete)
+    Args:
+        name: a function of this module, or a place.
+        incomplete: what is written.
+    """
+    if name not in _PLACES:
+        own: list[str] = globals()[name](incomplete)
+        return own
+    module, attribute = _PLACES[name]
+    found = getattr(import_module(module), attribute)
+    known = get_args(found) or (found() if isfunction(found) else found)
+    return _matching((getattr(k, "value", getattr(k, "name", k)) for k in known), incomplete)
 
 
 def quantized_operators(incomplete: str) -> list[str]:
     """Operators that quantize can make integer."""
     return _matching(("Conv", "Gemm", "MatMul", "LSTM"), incomplete)
-
-
-def range_estimators(incomplete: str) -> list[str]:
-    """Ways to read a range off observed values, those of other packages too."""
-    from onnxtool.quantization.calibration.range_estimators import estimators
-
-    return _matching(estimators(), incomplete)
-
-
-def metrics(incomplete: str) -> list[str]:
-    """Task metrics by name."""
-    from onnxtool.quantization.evaluation.metrics import METRICS
-
-    return _matching(METRICS, incomplete)
 
 
 def providers(incomplete: str) -> list[str]:

@@ -82,13 +82,12 @@ def _typer_info(option: Option) -> Any:
 
 
 def _completing(name: str) -> Callable[[str], list[str]]:
-    """The function of `completion` with this name, imported when the shell asks."""
+    """What `completion` knows by this name, imported when the shell asks."""
 
     def complete(incomplete: str) -> list[str]:
         from onnxtool.cli import completion
 
-        found: list[str] = getattr(completion, name)(incomplete)
-        return found
+        return completion.completions(name, incomplete)
 
     return complete
 

@@ -43,11 +43,9 @@ def prove_on_provider(
     model: str | os.PathLike[str],
     options: SessionOptions,
     *,
-    data: str | os.PathLike[str] | Feeds | None = None,
     feeds: Sequence[Feeds] | None = None,
     seed: int = 0,
     tolerance: Tolerance = Tolerance(),  # noqa: B008  (frozen)
-    levels: PrecisionLevels | None = None,
     file: Path | None = None,
 ) -> ProviderProof:
     """Hold a model on a provider against the same file on the CPU, without the runtime's own optimizations.
@@ -59,12 +57,10 @@ def prove_on_provider(
     Args:
         model: an .onnx file.
         options: the providers, and how to run it.
-        data: inputs as for `compare`; seeded random ones unless given.
-        feeds: the inputs themselves, instead of `data`.
+        feeds: inputs; seeded random ones unless given.
         seed: of random inputs.
         tolerance: for floats (docs/equality.md).
         file: what to run on the provider, where that is not `model` itself but what the runtime saved of it.
-        levels: of `precision_levels` for this model, where they are known already.
 
     Raises:
         InputError: the model does not run on the CPU.
@@ -72,7 +68,7 @@ def prove_on_provider(
     path = Path(model)
     plain = SessionOptions(threads=options.threads, optimization="off", custom_op_libraries=options.custom_op_libraries)
     exact = OnnxRunner.open(path, plain)
-    given = make_feeds(exact, (path,), data=data, seed=seed).feeds if feeds is None else feeds
+    given = make_feeds(exact, (path,), seed=seed).feeds if feeds is None else feeds
     expected = [flatten(exact.run(f)) for f in given]
     asked = parse_providers(options.provider)
     name = " ".join(map(str, asked))
@@ -85,7 +81,7 @@ def prove_on_provider(
     error = relative_error(expected, actual)
     if requested_providers(options) == (CPU,):
         return ProviderProof(name, not compared.differs, error, "other" if compared.differs else "float32")
-    levels = levels or precision_levels(path, given, expected, plain)
+    levels = precision_levels(path, given, expected, plain)
     told = kernel_precision(file or path, given[0], options) if short_name(asked[0].name) == "openvino" else ""
     precision = told if told in ("bfloat16", "float16") else recognise(error, levels, options)
     if told == "float32" and precision not in ("float32", "other"):

@@ -13,6 +13,7 @@ import numpy as np
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, one_line
+from onnxtool.generation.bundle import read_json
 from onnxtool.generation.source import verify_code, verify_unpickled
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.options.convert import ConvertOptions
@@ -76,7 +77,7 @@ def _load(folder: Path, trust: bool) -> tuple[Any, dict[str, np.ndarray], list[s
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     stages = _stages(folder)
     main = stages[0][1]
-    config = _json(main / "config.json")
+    config = read_json(main / "config.json")
     verify_code(folder, config, trust)
     verify_unpickled(folder, not any(main.glob("*.safetensors")), trust)
     verify_declared_sizes(main / "config.json", config, main)
@@ -156,7 +157,7 @@ def _layer(folder: Path, kind: str, place: Path) -> tuple[Any, str]:
 
     if kind == "Normalize":
         return Normalize(), "normalized"
-    config = _json(place / "config.json")
+    config = read_json(place / "config.json")
     if kind == "Pooling":
         mode = _pooling(folder, config)
         return Pooling(mode), f"{mode} pooling"
@@ -214,13 +215,3 @@ def _stages(folder: Path) -> list[tuple[str, Path]]:
     if not stages or stages[0][0] != "Transformer":
         raise UnsupportedError(f"{folder}: its first module is not a Transformer.")
     return [(kind, folder / place) for kind, place in stages]
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}).") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: must hold a JSON object.")
-    return found

@@ -70,14 +70,14 @@ class BundleTokenizer:
         with _panics_told(f"{self.folder / TOKENIZER}: fails on this text"):
             return np.asarray(self._tokenizer.encode(text, add_special_tokens=special).ids, np.int64)
 
-    def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
-        """The text of token ids.
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of token ids, without special ones.
 
         Raises:
             InputError: the tokenizer fails on these tokens.
         """
         with _panics_told(f"{self.folder / TOKENIZER}: fails on these tokens"):
-            return str(self._tokenizer.decode([int(t) for t in tokens], skip_special_tokens=skip_special))
+            return str(self._tokenizer.decode([int(t) for t in tokens], skip_special_tokens=True))
 
     def token(self, index: int) -> str | None:
         """The text that the vocabulary has for a token."""

@@ -16,7 +16,6 @@ from onnxtool.report.check import (
     RuleInfo,
     RulesReport,
     Severity,
-    Stage,
 )
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, requested_providers
@@ -55,19 +54,9 @@ def check(
     file = ModelFile.of(model)
     wanted = selected(select, ignore)
     requested_providers(options)
-    outcome = examine(
-        str(file),
-        file.proto,
-        provider=options.provider,
-        threads=options.threads,
-        custom_op_libraries=[str(p) for p in options.custom_op_libraries],
-        ep_libraries=options.ep_libraries,
-        data=None if data is None else str(data),
-        seed=seed,
-    )
-    findings = [rule(f["id"]).finding(f["message"], f["where"]) for f in outcome["findings"]]
-    findings += static_findings(file.view, sound=outcome["stages"][0]["state"] == "passed")
-    if outcome["stages"][-1]["state"] == "passed" and requested_providers(options) != (CPU,):
+    stages, findings = examine(file.path, file.proto, options, data=None if data is None else str(data), seed=seed)
+    findings += static_findings(file.view, sound=stages[0].state == "passed")
+    if stages[-1].state == "passed" and requested_providers(options) != (CPU,):
         findings += _fallbacks(file, data, seed, options, require_provider)
     header = file.header
     return CheckReport(
@@ -79,7 +68,7 @@ def check(
         inputs=tuple(s.info() for s in header.inputs),
         outputs=tuple(s.info() for s in header.outputs),
         nodes=header.nodes,
-        stages=tuple(Stage(**s) for s in outcome["stages"]),
+        stages=tuple(stages),
         findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
         fail_on=fail_on,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,25 @@ def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **optio
 
             outcomes = check_in_workers(found, options, min(jobs, len(found)), task.advance)
         else:
-            outcomes = [_outcome(path, options, task) for path in found]
+            outcomes = []
+            for path in found:
+                task.describe(f"checking {path.name}")
+                outcomes.append(check_one(path, options))
+                task.advance()
     return ChecksReport(
         tuple(o for o in outcomes if isinstance(o, CheckReport)),
         tuple(o for o in outcomes if isinstance(o, Unreadable)),
     )
 
 
-def _outcome(path: Path, options: dict[str, Any], task: progress.Task) -> CheckReport | Unreadable:
-    task.describe(f"checking {path.name}")
+def check_one(path: Path, options: Mapping[str, Any]) -> CheckReport | Unreadable:
+    """Check one of several models; raises UsageError as `check`."""
     try:
         return check(path, **options)
     except UsageError:
         raise
     except OnnxToolError as error:
         return Unreadable(str(path), str(error), error.exit_code)
-    finally:
-        task.advance()
 
 
 def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

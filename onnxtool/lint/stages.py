@@ -1,39 +1,36 @@
-"""The four native tests of a model file: specification, shapes, load, run. Each may be killed by a hostile file.
-
-Everything here takes and gives plain JSON types, so that it can run in a child process (runtime/worker/isolation.py).
-"""
+"""The four native tests of a model file: specification, shapes, load, run. Each may be killed by a hostile file."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, one_line
+from onnxtool.lint.catalog import rule
 from onnxtool.model.header import specs
 from onnxtool.model.io import native_path
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref
 from onnxtool.model.shapes import light_copy
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.session import SessionOptions
+from onnxtool.report.check import Finding, Stage
 from onnxtool.runtime.worker.isolation import crashed_before, guarded
-
-Progress = Callable[[str], None]
 
 
 @dataclass
 class _Examination:
     path: Path
     proto: onnx.ModelProto
-    stages: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[dict[str, str]] = field(default_factory=list)
-    announce: Progress = lambda _: None
+    stages: list[Stage] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     @cached_property
     def size(self) -> int:
@@ -44,20 +41,19 @@ class _Examination:
 
     def stage(self, name: str, action: Callable[[], str]) -> bool:
         """Run one stage; its findings decide whether it passed."""
-        self.announce(name)
         before, began = len(self.findings), time.perf_counter()
         with guarded(f"checking the {name}", self.size, retry=name == "run"):
             detail = action()
-        new = [f["id"] for f in self.findings[before:]]
+        new = [f.id for f in self.findings[before:]]
         state = "passed" if not new else ("failed" if any(i in FATAL for i in new) else "warned")
-        self.stages.append({"name": name, "state": state, "seconds": time.perf_counter() - began, "detail": detail})
+        self.stages.append(Stage(name, state, time.perf_counter() - began, detail))
         return state == "passed"
 
     def skip(self, name: str, why: str) -> None:
-        self.stages.append({"name": name, "state": "skipped", "seconds": 0.0, "detail": why})
+        self.stages.append(Stage(name, "skipped", 0.0, why))
 
     def find(self, identifier: str, message: str, where: str = "") -> None:
-        self.findings.append({"id": identifier, "message": message, "where": where})
+        self.findings.append(rule(identifier).finding(message, where))
 
 
 # What the runtime says of models that are right but newer or richer than it: an attribute that its copy of the
@@ -74,53 +70,32 @@ FATAL = {"OT001", "OT002", "OT101", "OT103", "OT104", "OT111", "OT114", "OT115"}
 
 
 def examine(
-    path: str,
-    proto: onnx.ModelProto,
-    *,
-    provider: str | Sequence[str] = "cpu",
-    threads: int | None = None,
-    custom_op_libraries: Iterable[str] = (),
-    ep_libraries: Sequence[str] = (),
-    data: str | None = None,
-    seed: int = 0,
-    announce: Progress = lambda _: None,
-) -> dict[str, Any]:
+    path: Path, proto: onnx.ModelProto, options: SessionOptions, *, data: str | None = None, seed: int = 0
+) -> tuple[list[Stage], list[Finding]]:
     """Put a model file through all four stages.
 
     Args:
         path: an .onnx file.
         proto: what `read_proto` gave for it; it is left as it is.
-        provider, threads, custom_op_libraries, ep_libraries: how to run it.
+        options: provider, threads and libraries of the run.
         data: .npz with inputs for the run; random ones unless given.
         seed: of random inputs.
-        announce: told the name of each stage before it starts.
-
-    Returns:
-        {"stages": [...], "findings": [{"id", "message", "where"}, ...]} in plain JSON types.
     """
-    from onnxtool.runtime.session.session import SessionOptions
-
-    work = _Examination(Path(path), proto, announce=announce)
+    work = _Examination(path, proto)
     sound = work.stage("specification", lambda: _specification(work))
     if sound:
         work.stage("shapes", lambda: _shapes(work))
     else:
         work.skip("shapes", "the file does not meet the specification")
     # One thread unless asked: making a pool of threads costs more than the one small run.
-    options = SessionOptions(
-        provider if isinstance(provider, str) else tuple(provider),
-        threads or 1,
-        optimization="basic",
-        custom_op_libraries=tuple(Path(p) for p in custom_op_libraries),
-        ep_libraries=tuple(ep_libraries),
-    )
+    small = replace(options, threads=options.threads or 1, optimization="basic")
     runners: list[Any] = []
-    loaded = work.stage("load", lambda: _load(work, options, runners))
+    loaded = work.stage("load", lambda: _load(work, small, runners))
     if loaded and runners:
         work.stage("run", lambda: _run(work, runners[0], data, seed))
     else:
         work.skip("run", "the model does not load")
-    return {"stages": work.stages, "findings": work.findings}
+    return work.stages, work.findings
 
 
 # Operators that ONNX Runtime registers in the standard domain, though ONNX does not have them; language models built
@@ -136,7 +111,7 @@ def _specification(work: _Examination) -> str:
             # By path: the checker then looks at external data itself, and models over 2 GB work.
             onnx.checker.check_model(native_path(work.path), full_check=False)
     except Exception as error:  # the checker raises ValidationError, but also RuntimeError and UnicodeDecodeError
-        work.find("OT001", one_line(error))
+        work.find("OT001", one_line(error, 600) or type(error).__name__)
     return f"ONNX checker of onnx {onnx.__version__}"
 
 
@@ -171,7 +146,7 @@ def _inference_failure(model: onnx.ModelProto, *, data_prop: bool) -> str | None
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=data_prop)
     except Exception as error:
-        return one_line(error)
+        return one_line(error, 600) or type(error).__name__
     return None
 
 
@@ -193,7 +168,7 @@ def _has_body(operator: str) -> bool:
     return bool(getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False))
 
 
-def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
+def _load(work: _Examination, options: SessionOptions, runners: list[Any]) -> str:
     import onnxruntime
 
     from onnxtool.runtime.runner import OnnxRunner
@@ -345,9 +320,3 @@ def _varies(name: str, shape: tuple[int, ...], others: Sequence[Callable[[], Map
         if getattr(value, "shape", shape) != shape:
             return True
     return False
-
-
-def one_line(error: BaseException) -> str:
-    """The message of a native error as one line of sane length."""
-    text = " ".join(str(error).split())
-    return text[:600] or type(error).__name__

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import local
 from typing import Any
 
-from onnxtool.errors import OnnxToolError, UsageError
+from onnxtool.errors import UsageError
 from onnxtool.report.check import CheckReport, Unreadable
-from onnxtool.runtime.worker.tasks import TaskProcess, TaskProcessEndedError, run_tasks
+from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError, run_tasks
 
 Outcome = CheckReport | Unreadable
 
@@ -33,15 +31,11 @@ def check_in_workers(
     Raises:
         UsageError: as `check`.
     """
-    workers: list[TaskProcess] = []
-    own = local()
+    workers = TaskPool("onnxtool.lint.workers", dict(options), jobs)
 
     def one(path: Path) -> Outcome:
-        if getattr(own, "worker", None) is None or own.worker.ended:
-            own.worker = TaskProcess("onnxtool.lint.workers", dict(options))
-            workers.append(own.worker)
         try:
-            outcome: Outcome | UsageError = own.worker.run(path)
+            outcome: Outcome | UsageError = workers.run(path)
         except TaskProcessEndedError as error:
             outcome = Unreadable(str(path), str(error), abs(error.code))
         done()
@@ -49,26 +43,21 @@ def check_in_workers(
             raise outcome
         return outcome
 
-    pool = ThreadPoolExecutor(jobs)
     try:
-        return list(pool.map(one, paths))
+        return list(workers.threads.map(one, paths))
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.end()
+        workers.close()
 
 
 def _checker(options: Mapping[str, Any]) -> Callable[[Path], Outcome | UsageError]:
     """In a worker: what checks one model."""
-    from onnxtool.lint.check import check
+    from onnxtool.lint.check_many import check_one
 
     def run(path: Path) -> Outcome | UsageError:
         try:
-            return check(path, **options)
+            return check_one(path, options)
         except UsageError as error:
             return error
-        except OnnxToolError as error:
-            return Unreadable(str(path), str(error), error.exit_code)
 
     return run
 

@@ -15,6 +15,7 @@ from onnxtool.model.spec import Dim
 # Where a number is needed for a dim that has none: the first dim of an input is its batch.
 ASSUMED_BATCH = 1
 ASSUMED_LENGTH = 128
+_KEPT = 1024
 
 
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -23,12 +24,11 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     return inferred
 
 
-def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
+def light_copy(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model without the values of large initializers: shape inference only needs their types and shapes.
 
-    Args:
-        model: left as it is; its large initializers are never copied.
-        keep: initializers of more elements become inputs of the same type; smaller ones may hold shapes, axes or sizes.
+    Initializers of more elements than `_KEPT` become inputs of the same type and are never copied; smaller ones may
+    hold shapes, axes or sizes.
     """
     copy = onnx.ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
@@ -41,7 +41,7 @@ def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
     graph.value_info.extend(source.value_info)
     large = []
     for tensor in source.initializer:
-        if math.prod(tensor.dims) <= keep and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        if math.prod(tensor.dims) <= _KEPT and tensor.data_location != onnx.TensorProto.EXTERNAL:
             graph.initializer.append(tensor)
         else:
             large.append((tensor.name, tensor.data_type, list(tensor.dims)))

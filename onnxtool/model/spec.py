@@ -168,24 +168,19 @@ def shared_dims(specs: Iterable[TensorSpec]) -> dict[str, list[tuple[str, int]]]
     return {dim: places for dim, places in found.items() if len({name for name, _ in places}) > 1}
 
 
-def distinct_dims(specs: Iterable[TensorSpec], *, trusting: bool = True) -> tuple[TensorSpec, ...]:
+def distinct_dims(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
     """The specs with a name of its own for every dynamic dim that has none, or a placeholder.
 
     First dims stay without a name: they are batches, and usually of one size.
-
-    Args:
-        specs: of a model's inputs.
-        trusting: False gives every dynamic dim a name of its own, first dims too, whatever the file calls them.
     """
-    return tuple(s if s.shape is None else replace(s, shape=_distinct(s.name, s.shape, trusting)) for s in specs)
+    return tuple(s if s.shape is None else replace(s, shape=_distinct(s.name, s.shape)) for s in specs)
 
 
-def _distinct(name: str, shape: tuple[Dim, ...], trusting: bool) -> tuple[Dim, ...]:
+def _distinct(name: str, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     dims: list[Dim] = []
     for axis, dim in enumerate(shape):
-        named = isinstance(dim, str) and not is_placeholder(dim)
-        if isinstance(dim, int) or (named and trusting):
+        if isinstance(dim, int) or (isinstance(dim, str) and not is_placeholder(dim)):
             dims.append(dim)
         else:
-            dims.append(None if axis == 0 and trusting else f"{name}[{axis}]")
+            dims.append(f"{name}[{axis}]" if axis else None)
     return tuple(dims)

@@ -13,10 +13,6 @@ from onnxtool.runtime.worker.isolation import note_synthetic_inputs
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
     from onnxtool.model.domains import Domain
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnxtool.model.domains import Domain
 
 _LARGE = 1e4  # beyond any sane activation, and within float16
 

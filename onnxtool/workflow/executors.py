@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import local
+from concurrent.futures import Future
 from typing import Protocol
 
 from onnxtool.errors import UnsupportedError, UsageError
-from onnxtool.runtime.worker.tasks import TaskProcess, TaskProcessEndedError
+from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError
 from onnxtool.workflow import digests
 from onnxtool.workflow.cluster import ClusterExecutor
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step
@@ -123,27 +122,19 @@ class ProcessExecutor:
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
-        self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="onnxtool-build")
-        self._workers: list[TaskProcess] = []
-        self._own = local()
+        self._workers = TaskPool("onnxtool.workflow.worker", None, jobs)
 
     def submit(self, task: StepTask) -> Future[StepResult]:
-        """Hand a step to the next free process; processes are started when they are needed."""
-        return self._threads.submit(self._run, task)
+        """Hand a step to the next free process."""
+        return self._workers.threads.submit(self._run, task)
 
     def _run(self, task: StepTask) -> StepResult:
-        worker = getattr(self._own, "worker", None)
-        if worker is None or worker.ended:
-            worker = self._own.worker = TaskProcess("onnxtool.workflow.worker", None)
-            self._workers.append(worker)
         try:
-            result: StepResult = worker.run(task)
+            result: StepResult = self._workers.run(task)
         except TaskProcessEndedError as error:
             return StepResult(None, str(error), error.code if 0 < error.code < 128 else 3)
         return result
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self._workers:
-            worker.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from onnxtool.model.io.atomic import write_atomic
 from onnxtool.report.build import BuildHistoryReport, BuildReport, PastBuild
 from onnxtool.workflow.digests import text_digest
 from onnxtool.workflow.store import Store
@@ -55,9 +55,7 @@ def _builds(path: Path) -> Iterator[PastBuild]:
 def _shorten(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     if len(lines) > 2 * _MOST:
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text("".join(lines[-_MOST:]), encoding="utf-8")
-        os.replace(temporary, path)
+        write_atomic(path, "".join(lines[-_MOST:]).encode())
 
 
 def _path(store: Store, file: Path) -> Path:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError
+from onnxtool.model.io.atomic import write_atomic
 from onnxtool.workflow.digests import text_digest
 from onnxtool.workflow.steps import Step
 from onnxtool.workflow.store import Entry, Store, StoredFile
@@ -156,9 +157,7 @@ class RemoteCache:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    write_atomic(path, content)
 
 
 def _beside(output: str, name: str) -> str:

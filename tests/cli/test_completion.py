@@ -75,7 +75,7 @@ def test_offers_commands_options_and_their_values(complete: Complete, digits_onn
 
 
 def test_choices_are_offered_by_their_beginning(monkeypatch: pytest.MonkeyPatch, digits_onnx: Path) -> None:
-    assert completion.targets("a") == ["avx2", "avx512", "amx", "arm64"]
+    assert completion.completions("targets", "a") == ["avx2", "avx512", "amx", "arm64"]
     assert completion.findings("OT301,OT01") == [f"OT301,OT{n}" for n in ("010", "011", "012", "013", "014")]
     assert "security" in completion.findings("sec")
     assert "cpu" in completion.providers("c")

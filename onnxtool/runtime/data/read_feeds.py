@@ -47,8 +47,6 @@ def read_feeds(
     data: Data,
     specs: Sequence[TensorSpec],
     images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
-    *,
-    finite: bool = False,
 ) -> GivenInputs:
     """Read inputs in any form that --data takes.
 
@@ -59,7 +57,6 @@ def read_feeds(
             where the model takes any, else one by one.
         specs: the model's inputs.
         images: how pictures become tensors.
-        finite: refuse samples with NaN or infinity.
 
     Raises:
         InputError: missing, damaged, or it does not fit the model.
@@ -68,7 +65,7 @@ def read_feeds(
     arrays = _whole(data, specs)
     if arrays is None or _is_many(arrays, specs):
         source = open_data(data, specs, images=images)
-        return GivenInputs(tuple(source.batches(_BATCH, finite=finite)), origin, source.notes)
+        return GivenInputs(tuple(source.batches(_BATCH, finite=False)), origin, source.notes)
     try:
         feeds = adapt(specs, arrays)
     except InputError as error:

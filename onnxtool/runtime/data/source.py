@@ -60,7 +60,7 @@ class DataSource:
         """Where the sample is found, for a message: "calib.npz, sample 5"."""
         return f"{self.label}, sample {self.number_of(index)}"
 
-    def subset(self, keep: Callable[[int], bool], label: str = "") -> DataSource:
+    def subset(self, keep: Callable[[int], bool]) -> DataSource:
         """The samples whose index `keep` accepts."""
         count = None if self.count is None else sum(1 for i in range(self.count) if keep(i))
 
@@ -70,7 +70,7 @@ class DataSource:
         def number_of(index: int) -> int:
             return self.number_of(next(itertools.islice(filter(keep, itertools.count()), index, None)))
 
-        return replace(self, label=label or self.label, count=count, open=chosen, number_of=number_of)
+        return replace(self, count=count, open=chosen, number_of=number_of)
 
     def followed_by(self, other: DataSource) -> DataSource:
         """These samples and then those of another source for the same model."""

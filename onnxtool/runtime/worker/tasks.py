@@ -8,8 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
+from threading import local
 from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
@@ -91,6 +94,35 @@ class TaskProcess:
         assert self._process.stdin is not None
         pickle.dump(value, self._process.stdin)
         self._process.stdin.flush()
+
+
+class TaskPool:
+    """Threads with a process of their own each, which is started when it is needed; one that ends fails its task alone.
+
+    Attributes:
+        threads: call `run` in one of these.
+    """
+
+    def __init__(self, module: str, setup: object, jobs: int) -> None:
+        """Take what to start, as of `TaskProcess`, and how many at a time."""
+        self.threads = ThreadPoolExecutor(jobs)
+        self._start = partial(TaskProcess, module, setup)
+        self._own = local()
+        self._started: list[TaskProcess] = []
+
+    def run(self, task: object) -> Any:
+        """Run a task in this thread's process; raises as of `TaskProcess.run`."""
+        process: TaskProcess | None = getattr(self._own, "process", None)
+        if process is None or process.ended:
+            process = self._own.process = self._start()
+            self._started.append(process)
+        return process.run(task)
+
+    def close(self) -> None:
+        """End the processes; tasks that have not begun are left."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._started:
+            process.end()
 
 
 def run_tasks(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
