@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.lint.catalog import RULES, rule, selected, static_findings
 from onnxtool.lint.stages import examine
 from onnxtool.model.file import ModelFile
@@ -16,6 +19,7 @@ from onnxtool.report.check import (
     RuleInfo,
     RulesReport,
     Severity,
+    Unreadable,
 )
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, requested_providers
@@ -72,6 +76,16 @@ def check(
         findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
         fail_on=fail_on,
     )
+
+
+def check_one(path: Path, options: Mapping[str, Any]) -> CheckReport | Unreadable:
+    """Check one of several models; raises UsageError as `check`."""
+    try:
+        return check(path, **options)
+    except UsageError:
+        raise
+    except OnnxToolError as error:
+        return Unreadable(str(path), str(error), error.exit_code)
 
 
 def _fallbacks(

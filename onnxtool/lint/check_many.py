@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxtool import progress
-from onnxtool.errors import InputError, OnnxToolError, UsageError
-from onnxtool.lint.check import check
+from onnxtool.errors import InputError
+from onnxtool.lint.check import check_one
 from onnxtool.report.check import (
     CheckReport,
     ChecksReport,
@@ -49,16 +49,6 @@ def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **optio
         tuple(o for o in outcomes if isinstance(o, CheckReport)),
         tuple(o for o in outcomes if isinstance(o, Unreadable)),
     )
-
-
-def check_one(path: Path, options: Mapping[str, Any]) -> CheckReport | Unreadable:
-    """Check one of several models; raises UsageError as `check`."""
-    try:
-        return check(path, **options)
-    except UsageError:
-        raise
-    except OnnxToolError as error:
-        return Unreadable(str(path), str(error), error.exit_code)
 
 
 def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

@@ -51,7 +51,7 @@ def check_in_workers(
 
 def _checker(options: Mapping[str, Any]) -> Callable[[Path], Outcome | UsageError]:
     """In a worker: what checks one model."""
-    from onnxtool.lint.check_many import check_one
+    from onnxtool.lint.check import check_one
 
     def run(path: Path) -> Outcome | UsageError:
         try:

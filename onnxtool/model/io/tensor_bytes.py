@@ -6,17 +6,13 @@ a weight maps 2 MB of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
-
-from onnxtool.errors import InputError
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 import errno
 import os
+from collections.abc import Iterator
 from functools import cache
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+from onnxtool.errors import InputError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
