@@ -1,6 +1,6 @@
 """The label-free judge of `quantize` on outputs whose truth is known.
 
-    python benchmarks/judge_outputs.py [--seeds 3]
+    python benchmarks/judge_outputs.py [--seeds 3] [--only known|units]
 
 Each of the outputs below is made with a task of its own (classes, targets of different units, boxes, vectors that are
 searched, ...), and disturbed in ways that rounding to integers disturbs outputs: noise in proportion to the whole
@@ -27,6 +27,7 @@ from onnx import helper
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from judged_outputs import OUTPUTS, Output
 from judged_outputs_further import FURTHER
+from judged_outputs_units import UNITS
 
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
@@ -102,14 +103,18 @@ def judged(output: Output, right: np.ndarray, wrong: np.ndarray) -> bool:
     return AccuracyBudget().allows(judge.judge(Fixed(output.called, wrong)))
 
 
+SETS = {"known": (*OUTPUTS, *FURTHER), "units": UNITS, "all": (*OUTPUTS, *FURTHER, *UNITS)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--show", action="store_true", help="every wrong verdict")
+    parser.add_argument("--only", choices=SETS, default="all", help="which outputs")
     options = parser.parse_args()
     print("| output | cases | kept | accepted wrongly | refused wrongly |\n|---|---|---|---|---|")
     total: Counter[str] = Counter()
-    for output in (*OUTPUTS, *FURTHER):
+    for output in SETS[options.only]:
         count: Counter[str] = Counter()
         for seed in range(options.seeds):
             rng = np.random.default_rng(seed)

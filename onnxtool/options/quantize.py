@@ -83,6 +83,11 @@ class QuantizeOptions:
         role="data",
     )
     images: ImageOptions | str = shared.IMAGES(needs=("data", "eval_data"))
+    data_as_is: bool = input_option(
+        False,
+        "Take --data that would be refused: integers for a float input, samples that are all the same.",
+        needs=("data",),
+    )
     samples: int | None = input_option(None, "Use at most this many samples.", low=1, needs=("data",))
     eval_data: Any = proof_option(
         None, "Labelled samples (.npz), to measure accuracy on.", "--eval", metavar="PATH", role="data", bundle="too"

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.ir.queries import all_nodes, constant_array, inner_nodes, is_op
 from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
@@ -24,41 +24,72 @@ from onnxtool.runtime.session.session import SessionOptions
 _SAMPLES = 16
 _FAR = 3.0  # standard deviations of training that the mean of half of the channels is off
 _WIDER = 25.0  # times the variance of training, or the same part of it, in half of the channels
+# What the data make in the first layer against its bias; of the trained models looked at, 1.6 to 55 times as much.
+_LOUD_ABOVE, _LOUD_BELOW = 200.0, 30.0
+_NO_BIAS = 1e-3  # of the mean weight: a bias that says nothing
+_SCALE_THEM = "Scale them as in training (pictures: --image scale=, mean=, std=)."
 _LINEAR = ("Conv", "Gemm", "MatMul")
 
 
 def input_scaling_warning(model: ir.Model, data: DataSource) -> str:
-    """A warning where the data are far from what the first normalized layer saw in training; else "".
+    """A warning where the data are far from what the first layer saw in training; else "".
+
+    A BatchNormalization behind it has the statistics; where it was folded, the layer's bias is of the size that its
+    products have.
 
     Args:
         model: the float model as it came.
         data: samples; a few are run.
     """
-    found = _first_normalized(model)
-    if found is None:
+    normalized = _first_normalized(model)
+    if normalized is not None:
+        node, mean, variance = normalized
+        seen = _seen_at(model, node.inputs[0], data, 1)
+        if seen is None or len(seen) != len(mean):
+            return ""
+        off = np.median(np.abs(seen.mean(1) - mean) / np.sqrt(variance + 1e-12))
+        wider = float(np.median(seen.var(1) / (variance + 1e-12)))
+        if off <= _FAR and 1 / _WIDER <= wider <= _WIDER:
+            return ""
+        return (
+            f"the data do not look like what the model was trained on: behind its first layer, means are {off:.2g} "
+            f"standard deviations off and the variance is {wider:.2g} times that of training. {_SCALE_THEM}"
+        )
+    first = next((n for n in model.graph if is_op(n, "Conv", "Gemm") and n.inputs[0] in set(model.graph.inputs)), None)
+    bias = None if first is None or len(first.inputs) < 3 else constant_array(first.inputs[2])
+    weight = None if first is None else constant_array(first.inputs[1])
+    if first is None or bias is None or weight is None or np.abs(bias).mean() < _NO_BIAS * np.abs(weight).mean():
         return ""
-    node, mean, variance = found
-    position = list(model.graph).index(node)
+    seen = _seen_at(model, first.outputs[0], data, 1 if first.op_type == "Conv" else -1)
+    if seen is None or len(seen) != bias.size:
+        return ""
+    ratio = float(seen.std(1).sum() / np.abs(bias).sum())
+    if ratio <= 0 or 1 / _LOUD_BELOW <= ratio <= _LOUD_ABOVE:
+        return ""
+    size = f"{ratio:.2g} times" if ratio > 1 else f"1/{1 / ratio:.2g} of"
+    return (
+        f"the data may be of another scale than in training: in the first layer they make {size} what its bias does. "
+        f"{_SCALE_THEM}"
+    )
+
+
+def _seen_at(model: ir.Model, value: ir.Value | None, data: DataSource, axis: int) -> np.ndarray | None:
+    """What a tensor of the float model holds on a few samples, float64 [channels, values]; None where it cannot run."""
+    producer = None if value is None else value.producer()
+    if value is None or producer is None:
+        return None
     watched = model.clone()
-    value = list(watched.graph)[position].inputs[0]
-    assert value is not None
-    value.type = ir.TensorType(ir.DataType.FLOAT)
-    watched.graph.outputs.append(value)
+    seen = list(watched.graph)[list(model.graph).index(producer)].outputs[value.index() or 0]
+    if not seen.is_graph_output():
+        seen.type = ir.TensorType(ir.DataType.FLOAT)
+        watched.graph.outputs.append(seen)
     try:
         runner = OnnxRunner.open(watched, SessionOptions(threads=1, optimization="off"))
-        outputs = [runner.run(feeds)[value.name or ""] for feeds in islice(data.samples(), _SAMPLES)]
+        outputs = [runner.run(feeds)[seen.name or ""] for feeds in islice(data.samples(), _SAMPLES)]
     except OnnxToolError:
-        return ""  # what is wrong with model or data is said where they are used
-    seen = np.concatenate([np.moveaxis(o, 1, 0).reshape(len(mean), -1) for o in outputs], axis=1).astype(np.float64)
-    off = np.median(np.abs(seen.mean(1) - mean) / np.sqrt(variance + 1e-12))
-    wider = float(np.median(seen.var(1) / (variance + 1e-12)))
-    if off <= _FAR and 1 / _WIDER <= wider <= _WIDER:
-        return ""
-    return (
-        f"the data do not look like what the model was trained on: behind its first layer, means are {off:.2g} "
-        f"standard deviations off and the variance is {wider:.2g} times that of training. Scale them as in training "
-        "(pictures: --image scale=, mean=, std=)."
-    )
+        return None  # what is wrong with model or data is said where they are used
+    channels = outputs[0].shape[axis]
+    return np.concatenate([np.moveaxis(o, axis, 0).reshape(channels, -1) for o in outputs], 1).astype(np.float64)
 
 
 def _first_normalized(model: ir.Model) -> tuple[ir.Node, np.ndarray, np.ndarray] | None:
@@ -77,9 +108,9 @@ def _first_normalized(model: ir.Model) -> tuple[ir.Node, np.ndarray, np.ndarray]
     return None
 
 
-_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 _FLOATS = ("float32", "float16", "float64", "bfloat16")
 _ENOUGH = 8  # samples
+_SPREAD_SAMPLES = 128
 _CHANCE = {"auc": 0.5, "r2": 0.0, "f1": 0.0, "miou": 0.0, "map": 0.0, "retrieval": 0.0}
 _BETTER = 0.05  # than chance, of what there is above it
 _NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
@@ -98,7 +129,8 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
         found += [
             *job.data.notes,
             *_few(job.data),
-            *_unscaled(job.data),
+            *filter(None, [_integers(job.data)]),
+            *_constant_columns(job.data),
             *filter(None, [input_scaling_warning(job.original, job.data)]),
         ]
     return tuple(found)
@@ -129,21 +161,68 @@ def remarks_on_metric(task: LabelledTask | None, metric: TaskMetric | None) -> t
     )
 
 
-def _unscaled(data: DataSource) -> list[str]:
-    """Bytes for a float input: pictures that somebody forgot to scale give ranges hundreds of times too wide."""
+def check_samples(data: DataSource) -> None:
+    """Refuse samples that cannot be what a float model takes, or that show nothing.
+
+    Raises:
+        InputError: integers for a float input (pictures that nobody scaled), or samples that are all the same.
+    """
+    found = _integers(data)
+    if found:
+        raise InputError(f"{data.label}: {found}. {_SCALE_THEM} --data-as-is takes them as they are.")
+    if data.joins and _are_all_the_same(data):
+        raise InputError(
+            f"{data.label}: all samples are the same, so that neither ranges nor errors can be measured. Give samples "
+            "that differ, as the model will see them; --data-as-is takes them all the same."
+        )
+
+
+def _integers(data: DataSource) -> str:
+    """Which float input the data have integers for, beyond 0 and 1; "" for none."""
     raw = next(iter(data.open()), {})
     if len(data.specs) == 1 and len(raw) == 1:
         raw = {data.specs[0].name: next(iter(raw.values()))}
-    found = []
     for spec in data.specs:
         array = np.asarray(raw.get(spec.name, 0.0))
-        if array.dtype not in _BYTES or str(spec.dtype) not in _FLOATS or not array.size:
+        if (
+            array.dtype.kind in "iu"
+            and str(spec.dtype) in _FLOATS
+            and array.size
+            and max(abs(int(array.min())), abs(int(array.max()))) > 1
+        ):
+            return (
+                f"{spec.name!r} is {array.dtype} in the data ({array.min()} to {array.max()} in the first sample), "
+                "and the model takes floats"
+            )
+    return ""
+
+
+def _are_all_the_same(data: DataSource) -> bool:
+    """Whether no sample differs from the first, of two and more."""
+    samples = data.limited(_SPREAD_SAMPLES).samples()
+    first = next(samples, {})
+    count = 0
+    for count, feeds in enumerate(samples, 1):  # noqa: B007
+        if any(not np.array_equal(value, first[name]) for name, value in feeds.items()):
+            return False
+    return count > 0
+
+
+def _constant_columns(data: DataSource) -> list[str]:
+    """A warning for each table with columns that are the same in all samples."""
+    found = []
+    for spec in data.specs:
+        if spec.shape is None or len(spec.shape) != 2 or str(spec.dtype) not in _FLOATS or data.count == 1:
             continue
-        low, high = int(array.min()), int(array.max())
-        if max(abs(low), abs(high)) > 1:
+        rows = [feeds[spec.name] for feeds in data.limited(_SPREAD_SAMPLES).samples()]
+        if len({r.shape[1] for r in rows}) != 1:
+            continue
+        table = np.concatenate(rows)
+        constant = int((table.min(0) == table.max(0)).sum())
+        if constant:
             found.append(
-                f"{spec.name!r} is {array.dtype} in the data ({low} to {high} in the first sample) and was taken as it "
-                f"is. If the model expects scaled values, 0 to 1 say, scale the data first: ranges are wrong otherwise."
+                f"{constant} of {table.shape[1]} columns of {spec.name!r} are the same in all samples: neither ranges "
+                "nor errors were measured for what they are elsewhere."
             )
     return found
 

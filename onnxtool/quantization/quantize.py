@@ -18,6 +18,7 @@ from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.apply_recipe import calibrate
+from onnxtool.quantization.diagnostics import check_samples
 from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
 from onnxtool.quantization.preprocess.widen_half import has_half
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe, requested_recipe
@@ -77,6 +78,8 @@ def quantize(
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
     job = open_inputs(file, asked, recipe.optimize, options)
+    if job.data is not None and not asked.data_as_is:
+        check_samples(job.data)
     with _ids_located(job):
         if job.is_large:
             if asked.max_drop is not None:

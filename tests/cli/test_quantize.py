@@ -31,7 +31,7 @@ def test_json_holds_the_report(onnxtool: Run, fixtures: Path, tmp_path: Path) ->
         *("--data", fixtures / "calib.npz", "--per-tensor", "--exclude", "logits", "--samples", "8"),
     )
     report = json.loads(done.stdout)
-    assert report["schema"] == "onnxtool/quantize/1"
+    assert report["schema"] == "onnxtool/quantize/2"
     assert report["ok"] is True
     assert report["recipe"]["per_channel"] is False
     assert report["quantized"]["Gemm"] == [1, 2]

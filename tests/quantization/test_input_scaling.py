@@ -25,12 +25,16 @@ def test_the_scale_of_pictures(digits_onnx: Path, fixtures: Path, scale: float, 
     assert ("do not look like" in said) == told, said
 
 
-def test_a_model_without_normalization_tells_nothing(digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scale", "told"), [(1.0, False), (3.0, False), (255.0, True), (1 / 255, True)])
+def test_a_folded_normalization_tells_by_the_first_bias(
+    digits_onnx: Path, fixtures: Path, tmp_path: Path, scale: float, told: bool
+) -> None:
     onnxtool.optimize(digits_onnx, tmp_path / "folded.onnx", bench=False)
     assert "BatchNormalization" not in {n.op_type for n in onnx.load(tmp_path / "folded.onnx").graph.node}
     model = io.load(tmp_path / "folded.onnx")
-    images = np.load(fixtures / "calib.npz")["image"] * 255
-    assert input_scaling_warning(model, open_data({"image": images}, input_specs(model))) == ""
+    images = np.load(fixtures / "calib.npz")["image"] * np.float32(scale)
+    said = input_scaling_warning(model, open_data({"image": images}, input_specs(model)))
+    assert ("another scale" in said) == told, said
 
 
 def test_quantize_says_it(digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import onnxtool
 from onnxtool.errors import InputError, OnnxToolError, UsageError
@@ -15,6 +16,7 @@ from onnxtool.model.provenance.metadata import read_history
 from onnxtool.quantization.recipe import from_dict
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
+from tests.quantization.quant_models import build, weights
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_the_report_says_what_was_measured(static: QuantizeReport) -> None:
     assert static.fidelity.sqnr_db > 30
     assert static.fidelity.agreement is not None
     assert static.fidelity.agreement > 0.99
-    assert static.to_dict()["schema"] == "onnxtool/quantize/1"
+    assert static.to_dict()["schema"] == "onnxtool/quantize/2"
 
 
 def test_the_file_passes_the_checker_and_carries_its_history(static: QuantizeReport, digits_onnx: Path) -> None:
@@ -152,17 +154,34 @@ def test_may_write_over_its_input(digits_onnx: Path, tmp_path: Path) -> None:
     assert report.bytes_after == path.stat().st_size < report.bytes_before
 
 
-@pytest.mark.parametrize(("scale", "warned"), [(255, True), (1, False)])
-def test_bytes_for_a_float_input_are_taken_with_a_warning(
-    fixtures: Path, digits_onnx: Path, tmp_path: Path, scale: int, warned: bool
+@pytest.mark.parametrize(("scale", "refused"), [(255, True), (1, False)])
+@pytest.mark.parametrize("kind", [np.uint8, np.int16])
+def test_integers_for_a_float_input_are_refused_unless_they_are_asked_for(
+    fixtures: Path, digits_onnx: Path, tmp_path: Path, scale: int, refused: bool, kind: type
 ) -> None:
     images = np.load(fixtures / "calib.npz")["image"][:8]
-    data = {"image": (images / images.max() * scale).astype(np.uint8)}
-    report = onnxtool.quantize(digits_onnx, tmp_path / "out.onnx", mode="static", data=data)
-    told = [w for w in report.warnings if "uint8" in w and "'image'" in w]
-    assert len(told) == warned
-    if warned:
-        assert "0 to 255 in the first sample" in told[0]
+    data = {"image": (images / images.max() * scale).astype(kind)}
+    if refused:
+        with pytest.raises(InputError, match=r"'image' is u?int.* \(0 to 255 in the first sample\).*--data-as-is"):
+            onnxtool.quantize(digits_onnx, tmp_path / "out.onnx", mode="static", data=data)
+    report = onnxtool.quantize(digits_onnx, tmp_path / "out.onnx", mode="static", data=data, data_as_is=refused)
+    assert report.ok and any("'image' is" in w for w in report.warnings) == refused
+
+
+def _table(tmp_path: Path) -> Path:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    onnx.save(build([node], {"w": weights(8, 4)}, {"x": ["n", 8]}, {"y": ["n", 4]}), tmp_path / "table.onnx")
+    return tmp_path / "table.onnx"
+
+
+def test_samples_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
+    data = {"x": np.zeros((16, 8), np.float32)}
+    with pytest.raises(InputError, match="all samples are the same"):
+        onnxtool.quantize(_table(tmp_path), tmp_path / "out.onnx", mode="static", data=data)
+    assert not (tmp_path / "out.onnx").exists()
+    data["x"][15, 0] = 1
+    report = onnxtool.quantize(_table(tmp_path), tmp_path / "out.onnx", mode="static", data=data)
+    assert any("7 of 8 columns of 'x' are the same in all samples" in w for w in report.warnings)
 
 
 def _half_wrong(outputs: dict[str, np.ndarray], labels: np.ndarray) -> float:

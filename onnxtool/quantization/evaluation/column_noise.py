@@ -135,6 +135,46 @@ class ColumnNoise:
         return sorted(found, key=lambda pair: pair[1])
 
 
+_SPREADS_ALIKE = 10.0  # the spread of the 95th percentile of columns against that of the 5th
+_MANY_ROWS, _FEW_ROWS_MORE = 32, 4  # of fewer rows, a class that none of them is of hardly varies
+_UNIT_ROWS = 8  # rows, from which on their lengths tell something
+_SAME_LENGTH = 1e-3  # relative spread of the lengths of rows
+
+
+def _rows_of(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """A matrix or sequence output as float64 [rows, columns]; None of other ranks and of widths that change."""
+    if any(a.dtype.kind != "f" or a.ndim not in (2, 3) or not a.size for a in outputs):
+        return None
+    if len({a.shape[-1] for a in outputs}) != 1:
+        return None
+    return np.concatenate([a.reshape(-1, a.shape[-1]) for a in outputs]).astype(np.float64)
+
+
+def are_alike(outputs: Sequence[np.ndarray]) -> bool:
+    """Whether the columns of an output vary about as much as one another: those of different units hardly do.
+
+    True where it is no matrix, and nothing can be told.
+    """
+    rows = _rows_of(outputs)
+    if rows is None:
+        return True
+    spread = rows.std(axis=0)
+    spread = spread[spread > _VARIES * np.abs(rows.mean(axis=0))]
+    if len(spread) < 2:
+        return True
+    low, high = np.percentile(spread, (5, 95))
+    return bool(high <= _SPREADS_ALIKE * (1 if len(rows) >= _MANY_ROWS else _FEW_ROWS_MORE) * low)
+
+
+def are_of_one_length(outputs: Sequence[np.ndarray]) -> bool:
+    """Whether all rows have the same length: they were divided by it, which only makes sense for vectors."""
+    rows = _rows_of(outputs)
+    if rows is None or len(rows) < _UNIT_ROWS:
+        return False
+    lengths = np.linalg.norm(rows, axis=1)
+    return bool(lengths.min() > 0 and np.ptp(lengths) <= _SAME_LENGTH * lengths.mean())
+
+
 def column_axis(shape: tuple[int, ...]) -> int | None:
     """The axis whose elements are different things: the last of a matrix; of more dims axis 1, or the last.
 

@@ -31,9 +31,9 @@ import onnx_ir as ir
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.box_match import counting_boxes
 from onnxtool.quantization.evaluation.class_agreement import are_distributions
-from onnxtool.quantization.evaluation.column_noise import within_scores
+from onnxtool.quantization.evaluation.column_noise import are_alike, are_of_one_length, within_scores
 from onnxtool.quantization.evaluation.detections import Detections
-from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
+from onnxtool.quantization.evaluation.output_kind import LEAST_VECTOR, OutputKind, kind_of
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
@@ -79,11 +79,24 @@ class FidelityEvaluator:
                 raise
             self._observe(runner, data, 1, limit)  # some models declare any batch and take 1 only
         first = self.outputs[0] if self.outputs else {}
-        shapes = {name: a.shape for name, a in first.items()}  # what is declared may be missing, or untrue
-        self.kinds = {v.name or "": kind_of(v, shapes.get(v.name or "")) for v in model.graph.outputs}
+        # What is declared may be missing, or untrue.
+        alike = {name: are_alike([o[name] for o in self.outputs]) for name in first}
+        self.kinds = {
+            name: kind_of(v, first[name].shape, alike=alike[name])
+            for v in model.graph.outputs
+            if (name := v.name or "") in first
+        }
         sure = (OutputKind.CLASSES, OutputKind.SCORES)
-        untold = [name for name, kind in self.kinds.items() if kind not in sure and name in first]
+        untold = [name for name, kind in self.kinds.items() if kind not in sure]
         self.kinds |= {n: OutputKind.CLASSES for n in untold if are_distributions([o[n] for o in self.outputs])}
+        long = {name for name, a in first.items() if a.ndim in (2, 3) and a.shape[-1] >= LEAST_VECTOR}
+        self._one_length = {
+            n
+            for n in untold
+            if n in long and self.kinds[n] is not OutputKind.CLASSES and are_of_one_length([o[n] for o in self.outputs])
+        }
+        self.kinds |= dict.fromkeys(self._one_length, OutputKind.VECTORS)
+        self._alike = {name for name in long if alike[name]}
         self.detections = Detections.of(model.graph, self.outputs)
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
         self.kinds |= dict(kinds or {})
@@ -134,7 +147,7 @@ class FidelityEvaluator:
             matched = self.detections.match(expected, actual) if self.detections else None
             for name, right in expected.items():
                 kind = self.kinds.get(name, OutputKind.VALUES)
-                view = views.setdefault(name, OutputStatistics(name, kind, detailed, self._scores[name]))
+                view = views.setdefault(name, self._statistics(name, kind, detailed))
                 if matched is not None and name in matched.rows:
                     view.add(*matched.rows[name], rows)
                     if self.detections and name == self.detections.names[0]:
@@ -144,6 +157,16 @@ class FidelityEvaluator:
             judgement.batches += 1
         samples = sum(map(_rows, self.feeds[: judgement.batches], self.outputs))
         return _summary(list(views.values()), samples)
+
+    def _statistics(self, name: str, kind: OutputKind, detailed: bool) -> OutputStatistics:
+        return OutputStatistics(
+            name,
+            kind,
+            detailed,
+            self._scores[name],
+            name in self._alike,
+            kind is OutputKind.VECTORS and name in self._one_length,
+        )
 
     def _batches_of_a_first_look(self) -> int:
         places = sum(
@@ -190,11 +213,14 @@ def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
     floats = [v for v in views if v.is_float]
     classes = [v.classes for v in views if v.classes.total]
     vectors = [v.vectors for v in floats if v.kind is OutputKind.VECTORS]
-    worst = min((w for v in floats if (w := v.worst_column) is not None), key=lambda w: w[1], default=None)
+    worst = min(
+        ((v.worst_column, v.least_db) for v in floats),
+        key=lambda w: float("inf") if w[0] is None else w[0][1] - w[1],
+        default=(None, 0.0),
+    )[0]
     judged = [v for v in floats if v.kind is not OutputKind.VECTORS]
     scores = [v.found for v in views if v.found.f1 is not None]
     pictures = [p for v in views if (p := v.found.of_samples) is not None]
-    values = [w[1] for v in floats if v.by_columns and not v.counted and (w := v.worst_column)]
     return Fidelity(
         sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
         cosine=min((v.cosine for v in floats), default=1.0),
@@ -211,8 +237,9 @@ def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
         outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
         column_db=None if worst is None else worst[1],
         weakest="" if worst is None else worst[0],
-        values_db=min(values, default=None),
+        margin_db=min((v.margin_db for v in floats), default=float("inf")),
         total_shift=max((t for v in floats if v.by_columns and (t := v.total.value) is not None), default=None),
+        rare_shift=max((s for v in views if (s := v.found.rare_shift) is not None), default=None),
         vector_cosine=min((v.cosine for v in vectors), default=None),
         neighbours=min((r for v in vectors if (r := v.recall) is not None), default=None),
         kinds={v.name: v.kind.value for v in views},

@@ -15,19 +15,12 @@ from onnxtool.model.ir.queries import constant_array, is_op
 # moves values does.
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div", "Gather")
 _STEPS = 8
-_MOST_STEPS = 12
-_NORMS = ("ReduceL2", "ReduceSumSquare")
-_TO_NORM = ("Clip", "Max", "Expand", "Add", "Sqrt", "Unsqueeze", "Cast", "Reshape", "Identity", "Pow")
 _CHOOSING = ("ArgMax", "TopK")
 _POOLED = ("ReduceMean", "GlobalAveragePool", "LpNormalization", "LayerNormalization", "RMSNormalization", "ReduceL2")
 _CLASS_NAMES = re.compile(r"logit|prob|class|label|cls_score|softmax", re.IGNORECASE)
-_VECTOR_NAMES = re.compile(r"embed|hidden_state|pool|latent|feature|representation|descriptor", re.IGNORECASE)
+_VECTOR_NAMES = re.compile(r"embed|hidden_state|pooler_output|descriptor", re.IGNORECASE)
 # Vectors that are compared with one another have at least so many numbers.
-_LEAST_VECTOR = 16
-# So many that a Relu leaves are features for something else: nobody has as many targets that are all above zero.
-_LEAST_FEATURES = 64
-_MOVED = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Dropout")
-_SCALED = (*_MOVED, "Add", "Mul", "BatchNormalization")
+LEAST_VECTOR = 16
 
 
 class OutputKind(Enum):
@@ -82,30 +75,25 @@ def parse_kinds(texts: Sequence[str], outputs: Sequence[str]) -> dict[str, Outpu
     return found
 
 
-def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None) -> OutputKind:
-    """Read off the graph what an output is; `shape` is what it was seen with, in place of the declared one.
+def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bool = True) -> OutputKind:
+    """Read off the graph what an output is; names count only where the data do not speak against them.
 
-    A matrix is an output of classes only where something says so: a Softmax makes it, an ArgMax or TopK reads it or
-    what it is made of, or it is called logits, probabilities or the like.
+    Args:
+        output: of a graph.
+        shape: what it was seen with, in place of the declared one.
+        alike: its columns vary about as much as one another, so that they may be of one unit. Where they are not, every
+            column is a result of its own unless a Softmax, an ArgMax or a TopK says otherwise.
     """
     dims = shape if shape is not None else output.shape if output.shape is not None else ()
     rank, last_dim = len(dims), dims[-1] if len(dims) else None
-    is_long = not isinstance(last_dim, int) or last_dim >= _LEAST_VECTOR
+    is_vector = alike and rank in (2, 3) and (not isinstance(last_dim, int) or last_dim >= LEAST_VECTOR)
     name = output.name or ""
     behind = list(_behind(output))
-    if rank >= 2 and (_CLASS_NAMES.search(name) or any(_is_chosen_from(v) for v in behind)):
+    if rank >= 2 and ((alike and _CLASS_NAMES.search(name)) or any(_is_chosen_from(v) for v in behind)):
         return OutputKind.CLASSES
-    if rank in (2, 3) and is_long and any(_is_normalised(v) or _is_mean(v) for v in behind):
+    if is_vector and any(_is_mean(v) for v in behind):
         return OutputKind.VECTORS
-    if (
-        rank in (2, 3)
-        and isinstance(last_dim, int)
-        and last_dim >= _LEAST_FEATURES
-        and _rectified_channels(output) == last_dim
-    ):
-        return OutputKind.VECTORS
-    makers = [node for v in behind if (node := v.producer()) is not None]
-    for node in makers:
+    for node in (n for v in behind if (n := v.producer()) is not None):
         if is_op(node, "Softmax", "LogSoftmax"):
             axis = node.attributes.get_int("axis", -1)
             made = node.outputs[0].shape
@@ -114,10 +102,10 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None) -> OutputKin
         if is_op(node, "Sigmoid", "HardSigmoid") and rank >= 2:
             return OutputKind.SCORES
         if is_op(node, "MatMul", "Gemm"):
-            return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_long else OutputKind.LINEAR
-        if is_op(node, *_POOLED) and is_long and rank in (2, 3):
+            return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_vector else OutputKind.LINEAR
+        if is_op(node, *_POOLED) and is_vector:
             return OutputKind.VECTORS
-    return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_long else OutputKind.VALUES
+    return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_vector else OutputKind.VALUES
 
 
 def _behind(output: ir.Value) -> Iterator[ir.Value]:
@@ -131,30 +119,6 @@ def _behind(output: ir.Value) -> Iterator[ir.Value]:
         if node is None or not is_op(node, *_PASSED_ON):
             return
         value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
-
-
-def _is_normalised(value: ir.Value) -> bool:
-    """X over the norm of x."""
-    node = value.producer()
-    if node is None or not is_op(node, "Div"):
-        return False
-    divisor = node.inputs[1]
-    for _ in range(_STEPS):
-        maker = divisor.producer() if divisor is not None else None
-        if maker is None:
-            return False
-        squares = is_op(maker, "ReduceSum") and _is_square(maker.inputs[0], node.inputs[0])
-        if squares or (is_op(maker, *_NORMS) and maker.inputs[0] is node.inputs[0]):
-            return True
-        if not is_op(maker, *_TO_NORM):
-            return False
-        divisor = next((v for v in maker.inputs if v is not None and v.const_value is None), None)
-    return False
-
-
-def _is_square(value: ir.Value | None, of: ir.Value | None) -> bool:
-    node = value.producer() if value is not None else None
-    return node is not None and is_op(node, "Mul", "Pow") and node.inputs[0] is of
 
 
 def _is_mean(value: ir.Value) -> bool:
@@ -175,32 +139,3 @@ def _is_mean(value: ir.Value) -> bool:
 
 def _is_chosen_from(value: ir.Value) -> bool:
     return any(is_op(node, *_CHOOSING) and index == 0 for node, index in value.uses())
-
-
-def _rectified_channels(output: ir.Value) -> int:
-    """How many features, 64 or more, the layer has whose results a Relu hands on to this output; 0 of fewer."""
-    value: ir.Value | None = output
-    rectified = False
-    for _ in range(_MOST_STEPS):
-        node = value.producer() if value is not None else None
-        if node is None:
-            return 0
-        if is_op(node, "Conv", "Gemm", "MatMul"):
-            channels = _channels(node)
-            return channels if rectified and channels >= _LEAST_FEATURES else 0
-        if is_op(node, "Relu"):
-            rectified = True
-        elif not is_op(node, *(_SCALED if rectified else _MOVED)):
-            return 0
-        value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
-    return 0
-
-
-def _channels(node: ir.Node) -> int:
-    """The results of a layer at each place, by the shape of its weights."""
-    weight = node.inputs[1]
-    if weight is None or weight.shape is None or len(weight.shape) < 2:
-        return 0
-    first = is_op(node, "Conv") or node.attributes.get_int("transB", 0) == 1
-    dim = weight.shape[0 if first else -1]
-    return dim if isinstance(dim, int) else 0

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-_THRESHOLDS = np.array([0.3, 0.5, 0.7])  # of a score, from which on people act on it
+_THRESHOLDS = np.array([0.3, 0.5, 0.7, 0.9])  # of a score, from which on people act on it
 _MIDDLE = 1  # of them
+_HIGH = 0.9  # from here on only by how much scores move: few act on 0.9 and not on 0.89
 _LEAST_FOUND = 20  # over a threshold, below which nothing is told
 # A sample that is a picture of its own: so many scores, so many of them found; and so many samples.
 _MANY_SCORES, _LEAST_PIXELS, _LEAST_SAMPLES = 64, 5, 8
@@ -19,11 +20,12 @@ def _none() -> np.ndarray:
 
 @dataclass
 class ScoreAgreement:
-    """Running sums over the scores of one output, at each of three thresholds."""
+    """Running sums over the scores of one output, at each of four thresholds."""
 
     _true: np.ndarray = field(default_factory=_none)
     _both: np.ndarray = field(default_factory=_none)
     _found: np.ndarray = field(default_factory=_none)
+    _shift: np.ndarray = field(default_factory=_none)  # how far the scores over a threshold move
     _cost: np.ndarray = field(default_factory=_none)  # how far what is found by one of them is from the threshold
     _of_samples: list[tuple[float, float]] = field(default_factory=list)  # F1, and what differs as `cost` says
 
@@ -36,6 +38,7 @@ class ScoreAgreement:
             self._found[index] += int(found.sum())
             self._both[index] += int(same.sum())
             elsewhere = expected & found & ~same
+            self._shift[index] += float(np.abs(right - actual)[expected].sum(dtype=np.float64))
             self._cost[index] += float(np.abs(right[expected != found] - threshold).sum(dtype=np.float64))
             self._cost[index] += float(right[elsewhere].sum(dtype=np.float64))
 
@@ -59,7 +62,7 @@ class ScoreAgreement:
 
     @property
     def _enough(self) -> np.ndarray:
-        return self._true >= _LEAST_FOUND
+        return (self._true >= _LEAST_FOUND) & (_THRESHOLDS < _HIGH)
 
     @property
     def f1(self) -> float | None:
@@ -78,6 +81,15 @@ class ScoreAgreement:
         """
         enough = self._enough
         return float((self._cost[enough] / self._true[enough]).max()) if enough.any() else None
+
+    @property
+    def rare_shift(self) -> float | None:
+        """How far scores over 0.9, or over a threshold that few exceed, move on the mean, the worst; None without any.
+
+        Of a handful, which of them are found tells nothing; a score that goes from 0.9 to 0.7 does.
+        """
+        few = (self._true > 0) & ~self._enough
+        return float((self._shift[few] / self._true[few]).max()) if few.any() else None
 
     @property
     def count(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from onnxtool.quantization.evaluation.output_statistics import ALIKE_DB, CLASSES_DB, TARGETS_DB, VALUES_DB
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 DEFAULT_DROP = 0.01  # one point
@@ -20,16 +21,14 @@ _MOST_FLIPS_CLOSE = 10
 _MISREAD = 3  # times the characters that may be others: in the few texts of a first look, too many for chance
 _MOST_FLIPPED_CLOSE = 2  # scores beside a threshold, of fewer than
 _MANY_FOUND = 200
+_RARE_SHIFT = 3  # times the loss to stay within: of a score, where only a few are as high
 _MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
-CLASSES_DB = 20.0
-DENSE_DB = 25.0
-# A column of a linear layer's few results may be a target of its own: 20 dB are an R2 of 0.99 against float.
-COLUMN_DB = 20.0
 # Vectors for comparing: what they are for is their neighbours. Of ten, one may change place with the eleventh.
 VECTOR_COSINE = 0.98
 NEIGHBOURS = 0.9
 # What a first look must leave between a candidate and the budget: some decibels, and half of what may be lost.
 _ROOM_DB = 2.0
+_HOPELESS_DB = 6.0  # below what an output needs
 _ROOM = 2
 
 
@@ -58,24 +57,26 @@ class AccuracyBudget:
         """True when a candidate keeps the budget."""
         if metric is not None:
             return metric.drop <= self.max_drop + 1e-12
-        if not self._scores(fidelity) or not self._columns_and_vectors(fidelity):
+        if not self._scores(fidelity) or not self._vectors(fidelity):
             return False
-        if fidelity.vector_cosine is not None and fidelity.values_db is None and fidelity.agreement is None:
-            return True
+        if fidelity.total_shift is not None and fidelity.total_shift > _MOST_SHIFT * self.max_drop:
+            return False
         if fidelity.agreement is None or fidelity.expected_drop is None:
-            return fidelity.column_db is not None or fidelity.channel_db >= DENSE_DB
+            return fidelity.margin_db >= 0
         sure = fidelity.agreement >= 1 - self.max_drop
         if sure and fidelity.sequences:
             return True
         safety, flips = self._ties(fidelity.channel_db >= _CLOSE_DB)
         harmless = fidelity.expected_drop <= self.max_drop / safety and fidelity.agreement >= 1 - flips * self.max_drop
-        return (sure or harmless) and fidelity.channel_db >= CLASSES_DB
+        return (sure or harmless) and fidelity.margin_db >= 0
 
     def _scores(self, fidelity: Fidelity) -> bool:
         """Whether the same is found over a threshold, or what is found or not costs next to nothing."""
         # Of a small object a few pixels at its rim are much, and cost nothing.
         costly = fidelity.sample_cost is None or fidelity.sample_cost > self.max_drop / _SAFETY_CLOSE
         if fidelity.sample_f1 is not None and fidelity.sample_f1 < 1 - self.max_drop and costly:
+            return False
+        if fidelity.rare_shift is not None and fidelity.rare_shift > _RARE_SHIFT * self.max_drop:
             return False
         if fidelity.detection_f1 is None:
             return True
@@ -93,14 +94,9 @@ class AccuracyBudget:
         """What flips that cost next to nothing may be: a share of the loss to stay within, and times that loss."""
         return (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
 
-    def _columns_and_vectors(self, fidelity: Fidelity) -> bool:
-        """Whether every column that counts by itself, and the neighbours of vectors, are kept."""
-        if fidelity.column_db is not None and fidelity.column_db < COLUMN_DB:
-            return False
-        if fidelity.values_db is not None and fidelity.values_db < DENSE_DB:
-            return False
-        if fidelity.total_shift is not None and fidelity.total_shift > _MOST_SHIFT * self.max_drop:
-            return False
+    @staticmethod
+    def _vectors(fidelity: Fidelity) -> bool:
+        """Whether the angles and the neighbours of vectors are kept."""
         if fidelity.vector_cosine is not None and fidelity.vector_cosine < VECTOR_COSINE:
             return False
         return fidelity.neighbours is None or fidelity.neighbours >= NEIGHBOURS
@@ -112,13 +108,12 @@ class AccuracyBudget:
         if fidelity.vector_cosine is not None and fidelity.vector_cosine < 1 - 3 * (1 - VECTOR_COSINE):
             return True
         if fidelity.agreement is None:
-            least = COLUMN_DB if fidelity.values_db is None and fidelity.column_db is not None else DENSE_DB
-            return fidelity.vector_cosine is None and fidelity.channel_db < least - 6
+            return fidelity.margin_db < -_HOPELESS_DB
         if fidelity.sequences:
             return fidelity.agreement < 1 - _MISREAD * self.max_drop
         flips = _MOST_FLIPS_CLOSE if fidelity.channel_db >= _CLOSE_DB else _MOST_FLIPS
         too_many = fidelity.agreement < 1 - 2 * flips * self.max_drop
-        return too_many or fidelity.channel_db < CLASSES_DB - 6
+        return too_many or fidelity.margin_db < -_HOPELESS_DB
 
     def allows_with_room(self, fidelity: Fidelity) -> bool:
         """True when a first look, on few samples, shows a candidate to be within the budget with room to spare.
@@ -130,8 +125,7 @@ class AccuracyBudget:
         worse = replace(
             fidelity,
             channel_db=fidelity.channel_db - _ROOM_DB,
-            column_db=None if fidelity.column_db is None else fidelity.column_db - _ROOM_DB,
-            values_db=None if fidelity.values_db is None else fidelity.values_db - _ROOM_DB,
+            margin_db=fidelity.margin_db - _ROOM_DB,
             vector_cosine=None if fidelity.vector_cosine is None else 1 - _ROOM * (1 - fidelity.vector_cosine),
             neighbours=None if fidelity.neighbours is None else 1 - _ROOM * (1 - fidelity.neighbours),
         )
@@ -147,7 +141,8 @@ class AccuracyBudget:
             f"on held-out calibration samples, same argmax on {100 - self.max_drop * 100:g} % (or flips that cost at "
             f"most {self.max_drop * 100 / _SAFETY:g} points by the float model's own probabilities, "
             f"{self.max_drop * 100 / _SAFETY_CLOSE:g} where the outputs are within {_CLOSE_DB:g} dB) and "
-            f"{CLASSES_DB:g} dB; outputs that are not classes: {DENSE_DB:g} dB in the weakest column ({COLUMN_DB:g} of "
-            f"a linear layer's or of scores) and the same detections; vectors: cosine {VECTOR_COSINE:g} and "
+            f"{CLASSES_DB:g} dB; outputs that are not classes: {VALUES_DB:g} dB in the weakest column ({TARGETS_DB:g} "
+            f"of a linear layer's or of scores, {ALIKE_DB:g} of many that vary alike) and the same detections; "
+            f"vectors: cosine {VECTOR_COSINE:g} and "
             f"{NEIGHBOURS * 100:g} % of the ten nearest"
         )

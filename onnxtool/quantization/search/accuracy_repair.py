@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.quantization.evaluation.fidelity import noise_share
+from onnxtool.quantization.evaluation.output_statistics import CLASSES_DB, VALUES_DB
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import CLASSES_DB, DENSE_DB
 from onnxtool.quantization.search.accuracy_refinement import LESS_NOISE
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import macs
@@ -44,7 +44,7 @@ def first_guess(trial: RecipeTrial, noise: Sequence[float]) -> int:
     fidelity = trial.fidelity
     if fidelity is None or len(noise) < 2 or not 0 < sum(noise) < float("inf"):
         return 1
-    allowed = 10 ** (-(DENSE_DB if fidelity.agreement is None else CLASSES_DB) / 10)
+    allowed = 10 ** (-(VALUES_DB if fidelity.agreement is None else CLASSES_DB) / 10)
     left = noise_share(fidelity)
     count = 0
     while left > allowed and count < len(noise) - 1:

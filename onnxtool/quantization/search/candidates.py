@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC, is_recurrent
 from onnxtool.quantization.apply_recipe import excluded
+from onnxtool.quantization.evaluation.output_statistics import VALUES_DB
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import DENSE_DB
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.node_cost import weight_count
 from onnxtool.quantization.search.side_by_side import TOO_CLOSE
@@ -78,7 +78,7 @@ def _worse(after: RecipeTrial, before: RecipeTrial) -> bool:
 def _noisier(after: RecipeTrial, before: RecipeTrial) -> bool:
     if after.fidelity is None or before.fidelity is None:
         return False
-    return after.fidelity.channel_db < min(before.fidelity.channel_db, DENSE_DB) - _NOISIER_DB
+    return after.fidelity.channel_db < min(before.fidelity.channel_db, VALUES_DB) - _NOISIER_DB
 
 
 MINOR = 0.1  # share of the multiply-accumulates below which a kind of node needs no plan of its own ...

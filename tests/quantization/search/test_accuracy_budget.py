@@ -15,7 +15,10 @@ from onnxtool.report.quantize import Fidelity, TaskMetric
 
 
 def fidelity(db: float, agreement: float | None = None, drop: float | None = None) -> Fidelity:
-    return Fidelity(db, 1.0, agreement, 32, channel_db=db, expected_drop=drop)
+    """What has nothing but noise to be judged by: 20 dB are needed of classes, 25 of values."""
+    return Fidelity(
+        db, 1.0, agreement, 32, channel_db=db, expected_drop=drop, margin_db=db - (25 if agreement is None else 20)
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,8 +41,8 @@ def test_flips_of_classes_are_weighed_by_what_they_cost(
 
 
 def test_agreement_alone_without_what_flips_cost_is_not_enough() -> None:
-    assert not AccuracyBudget().allows(fidelity(24.9, 1.0))
-    assert AccuracyBudget().allows(fidelity(25.1, 0.5))
+    assert not AccuracyBudget().allows(replace(fidelity(24.9), agreement=1.0))
+    assert AccuracyBudget().allows(replace(fidelity(25.1), agreement=0.5))
 
 
 def test_what_holds_no_classes_goes_by_its_noise() -> None:
@@ -88,10 +91,10 @@ def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
         (fidelity(25, 0.974, 0.0005), False),
         (fidelity(27.1), True),
         (fidelity(26.9), False),
-        (replace(fidelity(40, 1.0, 0.0), column_db=22.1), True),
-        (replace(fidelity(40, 1.0, 0.0), column_db=21.9), False),
-        (replace(fidelity(40), values_db=27.1), True),
-        (replace(fidelity(40), values_db=26.9), False),
+        (replace(fidelity(40, 1.0, 0.0), margin_db=2.1), True),
+        (replace(fidelity(40, 1.0, 0.0), margin_db=1.9), False),
+        (replace(fidelity(40), margin_db=2.1), True),
+        (replace(fidelity(40), margin_db=1.9), False),
         (replace(fidelity(40), vector_cosine=0.991, neighbours=0.951), True),
         (replace(fidelity(40), vector_cosine=0.989), False),
         (replace(fidelity(40), vector_cosine=0.991, neighbours=0.949), False),
@@ -123,11 +126,11 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (replace(fidelity(20, 0.95, 0.001), sequences=True), True),  # characters that cost nothing
         (replace(fidelity(19, 0.98, 0.001), sequences=True), False),
         (replace(fidelity(20, 0.98, 0.01), sequences=True), False),
-        (replace(fidelity(40, 1.0, 0.0), column_db=20.0), True),
-        (replace(fidelity(40), values_db=25.0), True),
-        (replace(fidelity(40), values_db=24.9), False),
-        (replace(fidelity(5), vector_cosine=0.98, neighbours=0.9), True),
-        (replace(fidelity(5), vector_cosine=0.98, neighbours=0.89), False),
+        (replace(fidelity(40, 1.0, 0.0), margin_db=0), True),
+        (replace(fidelity(40), margin_db=0), True),
+        (replace(fidelity(40), margin_db=-0.1), False),
+        (replace(fidelity(5), margin_db=3.0, vector_cosine=0.98, neighbours=0.9), True),
+        (replace(fidelity(5), margin_db=3.0, vector_cosine=0.98, neighbours=0.89), False),
         (replace(fidelity(29.9), detection_f1=0.99), True),
         (replace(fidelity(29.9), detection_f1=0.989), False),
         (replace(fidelity(30.0), detection_f1=0.98), True),  # near ties
@@ -145,9 +148,11 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.989), False),
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0025), True),
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0026), False),
-        (replace(fidelity(20), column_db=20.0, detection_f1=1.0), True),  # scores, which were counted
+        (replace(fidelity(20), margin_db=0.0, detection_f1=1.0), True),  # scores, which were counted
         (replace(fidelity(40), total_shift=0.02), True),
         (replace(fidelity(40), total_shift=0.021), False),
+        (replace(fidelity(40), rare_shift=0.03), True),
+        (replace(fidelity(40), rare_shift=0.031), False),
     ],
 )
 def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> None:
@@ -165,8 +170,8 @@ def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> N
         (fidelity(29.9, 0.89, 0.0), True),
         (fidelity(30.0, 0.8, 0.0), False),
         (fidelity(30.0, 0.79, 0.0), True),
-        (replace(fidelity(1), vector_cosine=0.941), False),
-        (replace(fidelity(1), vector_cosine=0.939), True),
+        (replace(fidelity(1), margin_db=3.0, vector_cosine=0.941), False),
+        (replace(fidelity(1), margin_db=3.0, vector_cosine=0.939), True),
     ],
 )
 def test_what_is_hopeless_begins_well_beyond_the_limits(seen: Fidelity, hopeless: bool) -> None:

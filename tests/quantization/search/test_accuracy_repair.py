@@ -20,7 +20,7 @@ PLAN: Any = {"a": "static", "b": "static"}
 
 def trial(name: str, speed: float, db: float, plan: Any = None, **choices: Any) -> RecipeTrial:
     latency = LatencyRatio(speed, speed, speed, 1.0, speed, 1)
-    seen = Fidelity(db, 1.0, None, 16, channel_db=db)
+    seen = Fidelity(db, 1.0, None, 16, channel_db=db, margin_db=db - 25)
     recipe = QuantRecipe(plan=PLAN if plan is None else plan, **choices)
     return RecipeTrial(name, recipe, latency=latency, fidelity=seen, first_look=seen)
 
@@ -81,7 +81,7 @@ def test_what_is_no_better_than_one_that_was_repaired_is_not_repaired(
 def test_looks_at_few_samples_are_compared_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Repairs(monkeypatch).repairs
     known = trial("known", 0.4, 13)
-    known.fidelity = Fidelity(9, 1.0, None, 64, channel_db=9)  # as judged on all samples
+    known.fidelity = Fidelity(9, 1.0, None, 64, channel_db=9, margin_db=9 - 25)  # as judged on all samples
     found.done = [(known, None)]
     assert found._would_end_alike(trial("other", 0.41, 13, smooth=0.5)), "as noisy on the same samples"
 

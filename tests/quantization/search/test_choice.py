@@ -34,7 +34,7 @@ def latency(value: float, half: float = 0.01) -> LatencyRatio:
 
 
 def trial(name: str, ratio: float = 0.5, size: int = 100, db: float = 30.0, half: float = 0.01) -> RecipeTrial:
-    fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
+    fidelity = Fidelity(db, 1.0, None, 8, channel_db=db, margin_db=db - 25)
     return RecipeTrial(name, QuantRecipe(mode="auto"), size, fidelity, latency(ratio, half))
 
 

@@ -65,7 +65,7 @@ class Laboratory(CandidateEvaluator):
     def _judge(self, runner: Any, few: bool = False, begun: Any = None) -> Fidelity:
         self.judged.append((runner, few))
         db = self.noise.get(runner, 50.0)
-        return Fidelity(db, 1.0, None, 16 if few else 64, channel_db=db)
+        return Fidelity(db, 1.0, None, 16 if few else 64, channel_db=db, margin_db=db - 25)
 
     def _beside(self, runner: Any, fastest: Any, known: LatencyRatio | None, *_: Any) -> tuple[LatencyRatio, bool]:
         self.compared.append((runner, fastest))
@@ -210,7 +210,9 @@ def test_the_noise_of_a_node_is_measured_once_for_all_that_treat_it_alike(
         return len(built)
 
     monkeypatch.setattr(evaluator, "build", build)
-    evaluator.judge = cast(Any, SimpleNamespace(glance=lambda _: Fidelity(20, 1.0, None, 4, channel_db=20.0)))
+    evaluator.judge = cast(
+        Any, SimpleNamespace(glance=lambda _: Fidelity(20, 1.0, None, 4, channel_db=20.0, margin_db=20.0 - 25))
+    )
     recipe = QuantRecipe(plan={"a": "static", "b": "dynamic"}, fuse="all", bias_correction=True, shifts={"a": (1.0,)})
     assert evaluator.noise_of("a", recipe) == pytest.approx(0.01)
     assert built == [QuantRecipe(plan={"a": "static"})], "alone, and nothing else done"
@@ -316,7 +318,7 @@ def test_what_was_never_timed_may_be_short(evaluator: Laboratory, monkeypatch: p
 
 
 def test_without_a_figure_on_labels_nothing_is_within_their_budget() -> None:
-    fidelity = Fidelity(50.0, 1.0, None, 8, channel_db=50.0)
+    fidelity = Fidelity(50.0, 1.0, None, 8, channel_db=50.0, margin_db=50.0 - 25)
     trial = RecipeTrial("a", QuantRecipe(), fidelity=fidelity)
     assert trial.candidate(AccuracyBudget(), False).within_budget
     assert not trial.candidate(AccuracyBudget(labelled=True), False).within_budget

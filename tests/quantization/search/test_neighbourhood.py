@@ -72,16 +72,16 @@ def test_a_change_that_made_another_candidate_far_noisier_is_not_tried_again(
         trial("changed", 0.5, per_channel=False),
     )
     for one, db in ((first, best), (plain, before), (changed, after)):
-        one.fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
+        one.fidelity = Fidelity(db, 1.0, None, 8, channel_db=db, margin_db=db - 25)
     found = [name for name, _ in neighbours(first, [first, plain, changed])]
     assert ("best, per-tensor weights" in found) == tried
 
 
 def test_nodes_of_a_far_noisier_candidate_are_not_tried() -> None:
     best, other = trial("best", 0.5), trial("other", 0.4, plan=STATIC)
-    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0)
+    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0, margin_db=30.0 - 25)
     for db, count in ((18.0, 1), (20.0, 2)):
-        other.fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
+        other.fidelity = Fidelity(db, 1.0, None, 8, channel_db=db, margin_db=db - 25)
         assert len(neighbours(best, [best, other])) == count
 
 
@@ -120,10 +120,10 @@ def test_a_change_is_compared_only_where_all_of_it_was_made_and_timed() -> None:
 
 def test_what_was_not_judged_is_not_said_to_be_noisier() -> None:
     best, other = trial("best", 0.5), trial("other", 0.5, plan=STATIC)
-    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0)
+    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0, margin_db=30.0 - 25)
     assert len(neighbours(best, [best, other])) == 2
-    best.fidelity, other.fidelity = None, Fidelity(1, 1.0, None, 8, channel_db=1.0)
+    best.fidelity, other.fidelity = None, Fidelity(1, 1.0, None, 8, channel_db=1.0, margin_db=1.0 - 25)
     assert len(neighbours(best, [best, other])) == 2
-    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0)
-    other.fidelity = Fidelity(19, 1.0, None, 8, channel_db=19.0)
+    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0, margin_db=30.0 - 25)
+    other.fidelity = Fidelity(19, 1.0, None, 8, channel_db=19.0, margin_db=19.0 - 25)
     assert len(neighbours(best, [best, other])) == 2, "6 dB below 25"

@@ -17,7 +17,7 @@ from onnxtool.report.quantize import Fidelity
 
 def trial(db: float | None = 0.0, **plan: Any) -> RecipeTrial:
     found = RecipeTrial("all", QuantRecipe(plan=plan))
-    found.fidelity = None if db is None else Fidelity(db, 1.0, None, 8, channel_db=db)
+    found.fidelity = None if db is None else Fidelity(db, 1.0, None, 8, channel_db=db, margin_db=db - 25)
     return found
 
 

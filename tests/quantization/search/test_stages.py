@@ -25,7 +25,7 @@ PLAN: Any = {"a": "static"}
 
 
 def fidelity(db: float) -> Fidelity:
-    return Fidelity(db, 1.0, None, 16, channel_db=db)
+    return Fidelity(db, 1.0, None, 16, channel_db=db, margin_db=db - 25)
 
 
 class Lab:
