@@ -13,7 +13,6 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.reference import Answered, Answers, Reference
 from onnxtool.equality.rule.masked import Kept, KeptPositions
 from onnxtool.equality.rule.rule import Rule
-from onnxtool.equality.search.conditions import Outcome
 from onnxtool.equality.search.counterexample import (
     Findings,
     judge_trials,
@@ -26,9 +25,7 @@ from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.graph_trials import (
     force_branches,
     reach_conditions,
-    unreached_branches,
-    unreached_outcomes,
-    watch_branches,
+    unreached_parts,
 )
 from onnxtool.equality.trials.observe import Observed, observe
 from onnxtool.equality.trials.trial import Budget, Trial
@@ -259,30 +256,18 @@ class Proof:
         tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind.is_like_usual)]
         budget = Budget(search.effort, search.usual).part(search.branches)
         judge = partial(self._on_trial, candidate)
-        missed: dict[str, list[Outcome]] = {}
-        if self.stays:
-            share = budget.part(0.5)
-            trials, missed = reach_conditions(
-                graphs, self.reference, self._specs, tried, self.facts, share, session, seed=search.seed
-            )
-            findings.observed.trials += trials
-            judge_trials(trials, judge, self._live, candidate, findings)
-            if findings.failure is not None:
-                return
-            tried += [t.feeds for t in trials]
-        source: Runner = self.reference if self.stays else Answers(self.reference, gone=True)
-        trials, unreached, findings.parts = watch_branches(
+        source = self.reference if self.stays else Answers(self.reference, gone=True)
+        trials, missed, findings.parts = reach_conditions(
             graphs, source, self._specs, tried, self.facts, budget, session, seed=search.seed
         )
         findings.observed.trials += trials
         judge_trials(trials, judge, self._live, candidate, findings)
         if findings.failure is None and len(graphs) == 2:
             first, second = graphs.values()
-            missing = unreached.get(next(iter(graphs)), [])
+            missing = [o.branch for o in missed.get(next(iter(graphs)), ()) if o.branch is not None]
             findings.forced = len(force_branches(first, second, missing, runs, self._compare_forced, session, findings))
-        conditions = unreached_outcomes(missed, graphs)
-        findings.unreached = (*unreached_branches(unreached), *conditions)
-        findings.parts += len(conditions)
+        findings.unreached = unreached_parts(missed, graphs)
+        findings.parts += sum(b.part.endswith("outcome") or b.part.startswith("row") for b in findings.unreached)
 
     def _compare_forced(self, a: Runner, b: Runner, feeds: Feeds) -> CompareReport:
         """Copies of both models in which other branches run: what rounding does to the models says nothing of them."""

@@ -79,6 +79,21 @@ class Fields:
         distances = [self._add("Max", self._add("Add", d, step), zero) for d in (below, above)]
         return self._clean(distances[0]), self._clean(distances[1])
 
+    def of_parts(self, node: ir.Node) -> tuple[ir.Value, ...]:
+        """How far the then and the else branch of an If are from running, or the body of a Loop."""
+        if node.op_type == "If":
+            condition = node.inputs[0]
+            assert condition is not None
+            return self.of(condition) or self._plain(condition)
+        count, condition = (*node.inputs, None)[:2]
+        distance = self._constant(0.0)
+        if count is not None:
+            missing = self._add("Sub", self._constant(1.0), self._double(count))
+            distance = self._add("Max", missing, distance)
+        if condition is not None:
+            distance = self._add("Add", (self.of(condition) or self._plain(condition))[0], distance)
+        return (distance,)
+
     def of_row(self, indices: ir.Value, row: int) -> ir.Value:
         """How far the nearest of some indices is from a row of a table."""
         return self._add("Abs", self._add("Sub", self._double(indices), self._constant(float(row))))

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.search.boolean_distances import COMPARISONS, HUGE, LOGIC, Fields
+from onnxtool.equality.search.branches import GraphPart, controls, numbered, parts_of
 from onnxtool.equality.search.subgraph_outputs import Body, HandedOut, bodies, inlined
 from onnxtool.equality.structure import digests
 from onnxtool.errors import OnnxToolError
@@ -47,6 +48,7 @@ class Outcome:
         owner: of a condition inside a body: the first output of the main graph's node that holds the body.
         row: the row of a table that is to be read; None where it is no matter of a table.
         beyond: a number is to lie above what an integer type holds, or below; whether any can is not known.
+        branch: the part of the graph that runs then; None where it is no matter of one.
     """
 
     node: str
@@ -56,6 +58,7 @@ class Outcome:
     owner: str | None = None
     row: int | None = None
     beyond: bool = False
+    branch: GraphPart | None = None
 
     def __str__(self) -> str:
         return f"the {self.part} of {self.node!r}"
@@ -63,6 +66,8 @@ class Outcome:
     @property
     def part(self) -> str:
         """As reports call it."""
+        if self.branch is not None:
+            return self.branch.part
         if self.row is not None:
             return f"row {self.row}"
         return f"{'true' if self.side else 'false'} outcome"
@@ -97,11 +102,12 @@ class ConditionWatch:
         graph = copy.graph
         self.outcomes: list[Outcome] = []
         found: list[ir.Value] = []
-        handed_out = HandedOut(HUGE)
+        handed_out, numbers = HandedOut(HUGE), numbered(graph)
         for place, body in enumerate(list(bodies(graph))):
             fields = Fields(body.graph, f".{place}" if place else "")
             decided = [*_decided(body, fields, rows or {}), *_overflowing(body, fields, casts)]
-            for outcome, field in decided[: max(0, _MOST * 2 - len(found))]:
+            room = max(0, _MOST * 2 - sum(o.branch is None for o in self.outcomes))
+            for outcome, field in [*_branching(body, fields, numbers), *decided[:room]]:
                 self.outcomes.append(outcome)
                 found.append(handed_out(fields.least(field), body))
         graph.outputs.clear()
@@ -133,7 +139,17 @@ class ConditionWatch:
 def has_conditions(model: ir.Model) -> bool:
     """Whether anything is decided, in the graph, its bodies or its functions."""
     graphs = [model.graph, *(f.graph for f in model.functions.values())]
-    return any(n.op_type in (*COMPARISONS, *LOGIC, *_CHOICES, *_TESTS) for g in graphs for n in walk(g))
+    known = (*COMPARISONS, *LOGIC, *_CHOICES, *_TESTS)
+    return any(n.op_type in known or controls(n) for g in graphs for n in walk(g))
+
+
+def _branching(body: Body, fields: Fields, numbers: Mapping[ir.Node, int]) -> Iterator[tuple[Outcome, ir.Value]]:
+    """The parts of one graph or body that may not run, and how far each is from running."""
+    owner = body.owner.outputs[0].name if body.owner is not None else None
+    for node in [n for n in body.graph if controls(n)]:
+        value = node.outputs[0].name or ""
+        for side, part, field in zip((True, False), parts_of(node, body, numbers), fields.of_parts(node), strict=False):
+            yield Outcome(part.node, side, value, False, owner, branch=part), field
 
 
 def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> list[tuple[Outcome, ir.Value]]:
@@ -147,7 +163,10 @@ def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> l
         for row in rows.get(name, ()):
             outcome = Outcome(name, True, node.outputs[0].name or "", False, owner, row)
             found.append((outcome, fields.of_row(indices, row)))
+    branching = {id(n.inputs[0]) for n in body.graph if n.op_type == "If" and n.domain in STANDARD}
     for condition, of_sizes in _conditions(body):
+        if id(condition.outputs[0]) in branching and len(condition.outputs[0].uses()) == 1:
+            continue  # the branches tell
         is_choice = condition.op_type in _CHOICES
         pairs = fields.of_choices(condition) if is_choice else [fields.of(condition.outputs[0])]
         value = condition.outputs[0].name or ""
@@ -236,7 +255,7 @@ def told_apart(missed: Sequence[Outcome], model: ir.Model, other: ir.Model) -> l
     found = []
     for outcome in missed:
         node = nodes.get(outcome.owner or outcome.value)
-        if node is None or outcome.beyond or _is_unbounded(node):
+        if node is None or outcome.beyond or outcome.branch is not None or _is_unbounded(node):
             continue
         if node.op_type in _CHOICES or outcome.owner is not None or outcome.row is not None:
             consequences = list(node.outputs)

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.search.branch_distance import reach
-from onnxtool.equality.search.branches import BranchWatch, GraphPart, forced, has_branches
+from onnxtool.equality.search.branches import GraphPart, forced
 from onnxtool.equality.search.conditions import (
     ConditionWatch,
     Outcome,
@@ -21,7 +21,6 @@ from onnxtool.equality.search.conditions import (
     told_apart,
 )
 from onnxtool.equality.search.counterexample import Findings, judge_trials
-from onnxtool.equality.search.coverage import seek
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
 from onnxtool.equality.trials.sizes import dynamic_dims
@@ -62,7 +61,7 @@ def reach_conditions(
     options: SessionOptions,
     *,
     seed: int = 0,
-) -> tuple[list[Trial], dict[str, list[Outcome]]]:
+) -> tuple[list[Trial], dict[str, list[Outcome]], int]:
     """Inputs on which conditions of the graphs come out as they do on none of the runs.
 
     Args:
@@ -76,10 +75,11 @@ def reach_conditions(
         seed: of random numbers.
 
     Returns:
-        Trials, and the outcomes that nothing reached, by model.
+        Trials, the outcomes that nothing reached, by model, and how many branches there are.
     """
     trials: list[Trial] = []
     missed: dict[str, list[Outcome]] = {}
+    parts = 0
     dims = dynamic_dims(specs, runs[:3])
     rows, casts = differing_reads(graphs), differing_casts(graphs)
     watched = {n: graph for n, graph in graphs.items() if has_conditions(graph) or rows[n] or casts[n]}
@@ -89,6 +89,7 @@ def reach_conditions(
             watch = ConditionWatch(graph, options, rows[name], casts[name])
         except OnnxToolError:
             continue
+        parts += sum(o.branch is not None for o in watch.outcomes)
         tried = [*runs, *(t.feeds for t in trials)]
         share = budget.part(1 / len(watched))
         found, missed[name] = reach(watch, specs, tried, dims, facts, share, seed=seed)
@@ -110,56 +111,7 @@ def reach_conditions(
             if usable or breaks(item.feeds, outputs):
                 label = f"an input that reaches {item.outcome} in {name}"
                 trials.append(Trial(label, TrialKind.BRANCH if usable else TrialKind.BROKEN, dict(item.feeds), outputs))
-    return trials, missed
-
-
-def watch_branches(
-    graphs: Mapping[str, ir.Model],
-    reference: Runner,
-    specs: Sequence[TensorSpec],
-    runs: Sequence[Feeds],
-    facts: GraphHints,
-    budget: Budget,
-    options: SessionOptions,
-    *,
-    seed: int = 0,
-) -> tuple[list[Trial], dict[str, list[GraphPart]], int]:
-    """Which parts of the graphs the runs have reached, and inputs that reach more.
-
-    Args:
-        graphs: by the model's name in reports.
-        reference: gives the outputs of new inputs; what it refuses is left out.
-        specs: its inputs.
-        runs: inputs tried so far, in its names.
-        facts: what is known of the inputs.
-        budget: how long.
-        options: how graphs are run.
-        seed: of random numbers.
-
-    Returns:
-        Trials that reach more; the parts that nothing has reached, by model; how many parts there are.
-    """
-    trials: list[Trial] = []
-    unreached: dict[str, list[GraphPart]] = {}
-    parts = 0
-    watched = {name: graph for name, graph in graphs.items() if has_branches(graph)}
-    for name, graph in watched.items():
-        try:
-            watch = BranchWatch(graph, options)
-        except OnnxToolError:
-            continue
-        parts += len(watch.parts)
-        for run in [*runs, *(t.feeds for t in trials)]:
-            watch.run(run)
-        if watch.unreached:
-            for feeds in seek(watch, specs, runs[:3], facts, budget.part(1 / len(watched)), seed=seed):
-                try:
-                    outputs = reference.run(feeds)
-                except OnnxToolError:
-                    continue
-                trials.append(Trial(f"another branch of {name}", TrialKind.BRANCH, feeds, outputs))
-        unreached[name] = watch.unreached
-    return trials, unreached, parts
+    return trials, missed, parts
 
 
 def force_branches(
@@ -209,20 +161,16 @@ def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> Com
     return compare(a, b, trial.feeds)
 
 
-def unreached_branches(unreached: Mapping[str, Sequence[GraphPart]]) -> tuple[Branch, ...]:
-    """For the report."""
-    return tuple(Branch(model, p.node, p.part) for model, parts in unreached.items() for p in parts)
-
-
-def unreached_outcomes(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str, ir.Model]) -> tuple[Branch, ...]:
-    """Outcomes of conditions that nothing reached, of two graphs, where the other does not decide the same.
+def unreached_parts(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str, ir.Model]) -> tuple[Branch, ...]:
+    """Branches that nothing reached; of two graphs, also the outcomes of conditions on which these do not agree.
 
     For the report.
     """
+    found = [Branch(model, o.node, o.part) for model, open_ in missed.items() for o in open_ if o.branch is not None]
     if len(graphs) != 2:
-        return ()
+        return tuple(found)
     (first, a), (second, b) = graphs.items()
-    found = [Branch(first, o.node, o.part) for o in told_apart(missed.get(first, ()), a, b)]
+    found += [Branch(first, o.node, o.part) for o in told_apart(missed.get(first, ()), a, b)]
     found += [Branch(second, o.node, o.part) for o in told_apart(missed.get(second, ()), b, a)]
     return tuple(found)
 

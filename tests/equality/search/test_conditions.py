@@ -140,7 +140,9 @@ def test_no_more_conditions_are_watched_than_there_is_room_for() -> None:
     inner = "s = ReduceSum <keepdims = 0> (x)  c = Greater(s, c3)  "
     inner += "y = If (c) <then_branch = t () => (p) { i0 = Less(x, c4)  p = Where(i0, x, s) }, "
     inner += "else_branch = e () => (r) { r = Identity(x) }>"
-    assert len(ConditionWatch(graph(many + inner), SessionOptions()).outcomes) == 128
+    outcomes = ConditionWatch(graph(many + inner), SessionOptions()).outcomes
+    assert sum(o.branch is None for o in outcomes) == 128
+    assert [o.part for o in outcomes if o.branch is not None] == ["then branch", "else branch"]
 
 
 @pytest.mark.parametrize(
@@ -269,3 +271,33 @@ def test_a_bound_that_is_left_out_is_none() -> None:
     watch = ConditionWatch(graph("h = Constant <value_float = 9.0> ()  y = Clip(x, , h)"), SessionOptions())
     assert [o.side for o in watch.outcomes] == [True, False]
     assert watch.distances({"x": np.zeros((1, 4), np.float32)}) == pytest.approx([9.0, 0.0], abs=1e-5)
+
+
+def test_branches_and_loop_bodies_tell_whether_they_ran() -> None:
+    body = """
+        s = ReduceSum <keepdims = 0> (x)  ten = Constant <value_float = 10.0> ()  c = Greater(s, ten)  n = Cast <to = 7> (s)
+        z = Loop (n, , x) <body = b (i, go, u) => (go2, v) { go2 = Identity(go)  v = Neg(u) }>
+        y = If (c) <then_branch = t () => (p) { i0 = Less(s, ten)
+                p = If (i0) <then_branch = tt () => (p1) { p1 = Neg(x) }, else_branch = te () => (p2) { p2 = Abs(z) }> },
+            else_branch = f () => (r) { r = Identity(z) }>
+    """
+    watch = ConditionWatch(graph(body), SessionOptions())
+    found = watch.distances({"x": np.full((1, 4), 5.0, np.float32)})
+    parts = [
+        (o.branch.part, len(o.branch.inside), d == 0) for o, d in zip(watch.outcomes, found, strict=True) if o.branch
+    ]
+    assert parts == [
+        ("loop body", 0, True),
+        ("then branch", 0, True),
+        ("else branch", 0, False),
+        ("then branch", 1, False),
+        ("else branch", 1, True),
+    ]
+    small = watch.distances({"x": np.full((1, 4), -5.0, np.float32)})
+    assert [d == 0 for o, d in zip(watch.outcomes, small, strict=True) if o.branch] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
