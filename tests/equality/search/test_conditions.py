@@ -275,10 +275,13 @@ def test_a_bound_that_is_left_out_is_none() -> None:
 
 def test_branches_and_loop_bodies_tell_whether_they_ran() -> None:
     body = """
-        s = ReduceSum <keepdims = 0> (x)  ten = Constant <value_float = 10.0> ()  c = Greater(s, ten)  n = Cast <to = 7> (s)
-        z = Loop (n, , x) <body = b (i, go, u) => (go2, v) { go2 = Identity(go)  v = Neg(u) }>
+        s = ReduceSum <keepdims = 0> (x)  ten = Constant <value_float = 10.0> ()  c = Greater(s, ten)
+        n = Cast <to = 7> (s)
+        z = Loop (n, , x) <body = b (int64 i, bool go, float[b,4] u) => (bool go2, float[b,4] v) {
+                go2 = Identity(go)  v = Neg(u) }>
         y = If (c) <then_branch = t () => (p) { i0 = Less(s, ten)
-                p = If (i0) <then_branch = tt () => (p1) { p1 = Neg(x) }, else_branch = te () => (p2) { p2 = Abs(z) }> },
+                p = If (i0) <then_branch = tt () => (p1) { p1 = Neg(x) },
+                    else_branch = te () => (p2) { p2 = Abs(z) }> },
             else_branch = f () => (r) { r = Identity(z) }>
     """
     watch = ConditionWatch(graph(body), SessionOptions())
