@@ -183,6 +183,21 @@ class Decoder:
         return (batch, heads, rows, size)
 
 
+def greedy(decoder: Decoder, prompts: np.ndarray, tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """Continue prompts of one length, int64 [prompts, length], with the most probable tokens.
+
+    Returns:
+        Logits of the steps, float32 [prompts, tokens, vocabulary], and the tokens, int64 [prompts, tokens].
+    """
+    count, length = prompts.shape
+    decoder.start(length + tokens, count)
+    steps = [decoder.run(prompts)[:, -1]]
+    for _ in range(tokens - 1):
+        steps.append(decoder.run(steps[-1].argmax(-1)[:, None])[:, -1])
+    stacked = np.stack(steps, axis=1)
+    return stacked, stacked.argmax(-1)
+
+
 def cache_bytes_per_token(bundle: Bundle) -> int:
     """Bytes of keys and values that one token adds to the cache, of all layers together."""
     element = 2 if _cache_is_half(bundle) else 4

@@ -11,7 +11,7 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.errors import OnnxToolError, one_line
 from onnxtool.generation.bundle import Bundle
-from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.decoder import Decoder, greedy
 from onnxtool.generation.quantization.perplexity import load_text
 from onnxtool.generation.reference import SourceGenerator
 from onnxtool.generation.tokenizer import BundleTokenizer, Message
@@ -92,9 +92,9 @@ def _lengths(context: int, reference: SourceGenerator) -> list[int]:
 def _continued(decoder: Decoder, reference: SourceGenerator, prompts: np.ndarray, tokens: int) -> list[PromptProof]:
     """Greedy answers to [prompts, length] of tokens."""
     try:
-        steps, answers = _greedy(decoder, prompts, tokens)
+        steps, answers = greedy(decoder, prompts, tokens)
     except OnnxToolError:  # made for one sequence at a time
-        alone = [_greedy(decoder, p[None], tokens) for p in prompts]
+        alone = [greedy(decoder, p[None], tokens) for p in prompts]
         steps, answers = (np.concatenate(parts) for parts in zip(*alone, strict=True))
     everything = np.concatenate([prompts, answers[:, :-1]], axis=1)
     expected = reference.batch_logits(everything)[..., : steps.shape[-1]]
@@ -106,17 +106,6 @@ def _continued(decoder: Decoder, reference: SourceGenerator, prompts: np.ndarray
         parts = np.concatenate([first, decoder.run(everything[each, half:])]) if half < everything.shape[1] else first
         proofs.append(token_proof(prompt.size, expected[each], first, steps[each], parts, answers[each]))
     return proofs
-
-
-def _greedy(decoder: Decoder, prompts: np.ndarray, tokens: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logits of the steps, float32 [prompts, tokens, vocabulary], and the tokens, int64 [prompts, tokens]."""
-    count, length = prompts.shape
-    decoder.start(length + tokens, count)
-    steps = [decoder.run(prompts)[:, -1]]
-    for _ in range(tokens - 1):
-        steps.append(decoder.run(steps[-1].argmax(-1)[:, None])[:, -1])
-    stacked = np.stack(steps, axis=1)
-    return stacked, stacked.argmax(-1)
 
 
 def _read(decoder: Decoder, reference: SourceGenerator, text: list[int]) -> PromptProof:
@@ -224,13 +213,9 @@ def prove_runtime(decoder: Decoder, ids: Sequence[int], tokens: int = NEW_TOKENS
         return None
     bundle = decoder.bundle
     tokens = min(tokens, bundle.context - len(ids))
-    decoder.start(len(ids) + tokens)
-    logits = decoder.run(np.asarray(ids))[-1]
-    own: list[int] = []
-    while len(own) < tokens and (not own or own[-1] not in bundle.eos):
-        own.append(int(logits.argmax()))
-        if len(own) < tokens:
-            logits = decoder.run(np.asarray(own[-1:]))[-1]
+    answer = greedy(decoder, np.asarray([ids]), tokens)[1][0, :tokens]
+    ends = np.flatnonzero(np.isin(answer, bundle.eos))
+    own = answer[: ends[0] + 1].tolist() if ends.size else answer.tolist()
     try:
         other = runtime_tokens(bundle, ids, tokens, decoder.adapter)
     except Exception as error:

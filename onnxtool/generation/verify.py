@@ -10,10 +10,9 @@ import numpy as np
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.generation import provenance
 from onnxtool.generation.bundle import Bundle
-from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.decoder import Decoder, greedy
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
-from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.lint.catalog import rule
 from onnxtool.report.bundle.compare import BundleCompareReport, PromptComparison
@@ -122,16 +121,8 @@ def follow(left: Decoder, right: Decoder, ids: np.ndarray) -> PromptComparison:
     context = min(left.bundle.context, right.bundle.context)
     ids = ids[: max(1, context - _TOKENS)] if len(ids) else np.asarray([0])
     tokens = min(_TOKENS, context - len(ids))
-    greedy = Sampler(Sampling())
-    left.start(len(ids) + tokens)
-    logits = [left.run(ids)[-1]]
-    answer: list[int] = []
-    while len(answer) < tokens:
-        answer.append(greedy.next(logits[-1]))
-        if len(answer) < tokens:
-            logits.append(left.run(np.asarray(answer[-1:]))[-1])
+    (own,), (answer,) = greedy(left, ids[None], tokens)
     right.start(len(ids) + tokens)
-    other = right.run(np.concatenate([ids, answer[:-1]]).astype(np.int64))[len(ids) - 1 :]
-    own = np.stack(logits)
+    other = right.run(np.concatenate([ids, answer[:-1]]))[len(ids) - 1 :]
     error = float(np.abs(own - other).max()) / (float(np.abs(own).max()) or 1.0)
-    return PromptComparison(len(ids), tokens, int((other.argmax(-1) == np.asarray(answer)).sum()), error)
+    return PromptComparison(len(ids), tokens, int((other.argmax(-1) == answer).sum()), error)

@@ -11,12 +11,12 @@ from pathlib import Path
 import onnx
 
 from onnxtool.model.file import ModelFile
-from onnxtool.model.header import ModelHeader, operator_name, read_header
+from onnxtool.model.header import ModelHeader, element_type, operator_name, read_header
 from onnxtool.model.io import read_proto
 from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import external_ref, graphs
-from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
+from onnxtool.model.spec import dtype_name
 from onnxtool.report.diff import Change, DiffReport
 
 _CHUNK = 1 << 20
@@ -95,10 +95,7 @@ def _initializers(model: onnx.ModelProto, folder: Path | None) -> dict[str, str]
 
 
 def _tensor(tensor: onnx.TensorProto, folder: Path | None) -> str:
-    known = tensor.data_type in onnx.TensorProto.DataType.values()
-    kind = onnx.TensorProto.DataType.Name(tensor.data_type) if known else "unknown"
-    dtype = dtype_name(ONNX_TO_NUMPY.get(kind, kind.lower()))
-    shape = f"{dtype}[{', '.join(map(str, tensor.dims))}]"
+    shape = f"{dtype_name(element_type(tensor.data_type))}[{', '.join(map(str, tensor.dims))}]"
     reference = external_ref(tensor)
     if reference is not None and folder is None:
         return f"{shape} in {reference.location} at {reference.offset}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 
 from onnxtool.model.safety.limits import DEFAULT
@@ -69,12 +70,17 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
     if kind != "tensor_type":
         return TensorSpec(value.name, (kind or "unknown").removesuffix("_type"), None)
     tensor = value.type.tensor_type
-    try:
-        name = onnx.TensorProto.DataType.Name(tensor.elem_type)
-    except ValueError:  # a number that the specification does not know
-        name = f"type_{tensor.elem_type}"
     shape = tuple(_dim(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
-    return TensorSpec(value.name, ONNX_TO_NUMPY.get(name, name.lower()), shape)
+    return TensorSpec(value.name, element_type(tensor.elem_type), shape)
+
+
+def element_type(number: int) -> np.dtype | str:
+    """What numpy calls an element type of the file; its name in lower case where numpy has none."""
+    try:
+        name = onnx.TensorProto.DataType.Name(number)
+    except ValueError:  # a number that the specification does not know
+        name = f"type_{number}"
+    return ONNX_TO_NUMPY.get(name, name.lower())
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:

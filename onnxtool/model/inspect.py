@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from onnxtool.model.file import ModelFile
-from onnxtool.model.header import operator_name
+from onnxtool.model.header import element_type, operator_name
 from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.operators.cost import Shape, has_products, macs
 from onnxtool.model.provenance.digest import DIGEST_KEY
@@ -18,7 +18,7 @@ from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
 from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, known_shapes, light_copy
-from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
+from onnxtool.model.spec import Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
 _LONG = 32
@@ -111,20 +111,16 @@ def _weights(model: onnx.ModelProto) -> Iterator[WeightInfo]:
 
 
 def _weight(tensor: onnx.TensorProto, name: str) -> WeightInfo:
-    kind = onnx.TensorProto.DataType.Name(tensor.data_type) if tensor.data_type in _KNOWN_TYPES else "unknown"
     shape = tuple(tensor.dims)
     size = declared_bytes(tensor)
     return WeightInfo(
         name=name,
-        dtype=dtype_name(ONNX_TO_NUMPY.get(kind, kind.lower())),
+        dtype=dtype_name(element_type(tensor.data_type)),
         shape=shape,
         elements=math.prod(shape),
         bytes=sum(len(s) for s in tensor.string_data) if size is None else size,
         external=tensor.data_location == onnx.TensorProto.EXTERNAL,
     )
-
-
-_KNOWN_TYPES = set(onnx.TensorProto.DataType.values())
 
 
 def _bytes_by_dtype(weights: Iterable[WeightInfo]) -> dict[str, int]:

@@ -12,14 +12,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxtool.model.header import ModelHeader, operator_name, read_header
+from onnxtool.model.header import ModelHeader, element_type, operator_name, read_header
 from onnxtool.model.randomness import is_random_proto
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import external_ref, graphs
-from onnxtool.model.spec import ONNX_TO_NUMPY
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
-_DATA_TYPES = frozenset(onnx.TensorProto.DataType.values())
 
 
 @dataclass(frozen=True)
@@ -137,9 +135,7 @@ class ModelView:
 
     def values(self, tensor: onnx.TensorProto) -> np.ndarray | None:
         """A tensor's values; None for strings and for types that numpy does not have."""
-        if tensor.data_type not in _DATA_TYPES:
-            return None
-        kind = ONNX_TO_NUMPY.get(onnx.TensorProto.DataType.Name(tensor.data_type), "")
+        kind = element_type(tensor.data_type)
         if isinstance(kind, str):
             return None
         reference = external_ref(tensor)

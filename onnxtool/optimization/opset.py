@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
@@ -14,6 +13,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.operators.table import STANDARD
+from onnxtool.model.proto_nodes import all_nodes
 
 _HIDDEN = "onnxtool.unchanged"  # domain of nodes that the converter is to leave as they are
 _MOST_KINDS = 20  # operators without a converter
@@ -79,7 +79,7 @@ def _plain(message: str) -> str:
 def _culprit(proto: onnx.ModelProto, reason: str) -> str:
     """The operator that the converter's message speaks of; "" where none can be made out."""
     words = re.findall(r"\w+", reason)
-    kinds = {n.op_type for n in _nodes(proto.graph)}
+    kinds = {n.op_type for n in all_nodes(proto.graph.node)}
     return next((word for word in reversed(words) if word in kinds), "")
 
 
@@ -89,7 +89,7 @@ def _without_adapter(proto: onnx.ModelProto, kind: str, version: int) -> onnx.Mo
     Where every node of the kind has a form that the older version has too, the converter does not get to see them. Else
     they are replaced by what ONNX defines them as.
     """
-    nodes = [n for n in _nodes(proto.graph) if n.op_type == kind and n.domain in STANDARD]
+    nodes = [n for n in all_nodes(proto.graph.node) if n.op_type == kind and n.domain in STANDARD]
     if nodes and all(_is_known(n, version) for n in nodes):
         for node in nodes:
             node.domain = _HIDDEN
@@ -100,7 +100,7 @@ def _without_adapter(proto: onnx.ModelProto, kind: str, version: int) -> onnx.Mo
         made = inline_selected_functions(proto, [("", kind)], exclude=False, inline_schema_functions=True)
     except Exception:
         return None
-    return made if nodes and not any(n.op_type == kind for n in _nodes(made.graph)) else None
+    return made if nodes and not any(n.op_type == kind for n in all_nodes(made.graph.node)) else None
 
 
 def _is_known(node: onnx.NodeProto, version: int) -> bool:
@@ -112,22 +112,14 @@ def _is_known(node: onnx.NodeProto, version: int) -> bool:
     named = all(a.name in schema.attributes for a in node.attribute)
     if not named or not schema.min_input <= len(node.input) <= schema.max_input:
         return False
-    return all(_is_known(n, version) for a in node.attribute if a.HasField("g") for n in _nodes(a.g))
+    return all(_is_known(n, version) for n in all_nodes([node]) if n is not node)
 
 
 def _show(proto: onnx.ModelProto) -> None:
     """Put back the nodes that the converter did not get to see."""
-    for node in _nodes(proto.graph):
+    for node in all_nodes(proto.graph.node):
         if node.domain == _HIDDEN:
             node.domain = ""
     kept = [o for o in proto.opset_import if o.domain != _HIDDEN]
     del proto.opset_import[:]
     proto.opset_import.extend(kept)
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.model.operators.value_facts import remember_given
+from onnxtool.model.proto_nodes import inner_graphs
 from onnxtool.runtime.worker.isolation import guarded
 
 _LARGE = 1024  # bytes; larger weights are left out of the copy that ONNX's inference gets
@@ -60,11 +61,8 @@ def _collect(graph: onnx.GraphProto, found: dict[str, onnx.TypeProto]) -> None:
     for info in (*graph.value_info, *graph.output):
         found[info.name] = info.type
     for node in graph.node:
-        for item in node.attribute:
-            if item.HasField("g"):
-                _collect(item.g, found)
-            for body in item.graphs:
-                _collect(body, found)
+        for body in inner_graphs(node):
+            _collect(body, found)
 
 
 def light_proto(model: ir.Model) -> tuple[onnx.ModelProto, int]:

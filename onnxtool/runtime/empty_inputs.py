@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxtool.errors import InputError
+from onnxtool.model.proto_nodes import all_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -37,17 +38,10 @@ def aborts_when_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | 
     import onnx
 
     if isinstance(model, onnx.ModelProto):
-        kinds = _kinds((model.graph, *model.functions))
+        kinds = (node.op_type for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
     else:
         kinds = (node.op_type for graph in (model.graph, *model.functions.values()) for node in graph.all_nodes())
     return min((name for kind in kinds for name in _ABORT if name in kind), default="")
-
-
-def _kinds(graphs: Iterable[onnx.GraphProto | onnx.FunctionProto]) -> Iterator[str]:
-    for graph in graphs:
-        for node in graph.node:
-            yield node.op_type
-            yield from _kinds([a.g for a in node.attribute if a.HasField("g")])
 
 
 def _first(content: bytes) -> str:

@@ -18,6 +18,7 @@ from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.model_view import ModelView
+from onnxtool.model.proto_nodes import inner_graphs
 from onnxtool.report.layers import Layers, Reproducer
 from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
@@ -124,10 +125,9 @@ def _part(
 def _captured(node: onnx.NodeProto) -> set[str]:
     """Names that a node reads, those inside its subgraphs included."""
     names = set(node.input)
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else ())):
-            names |= {name for inner in graph.node for name in _captured(inner)}
-            names |= {value.name for value in graph.output}
+    for graph in inner_graphs(node):
+        names |= {name for inner in graph.node for name in _captured(inner)}
+        names |= {value.name for value in graph.output}
     return names
 
 

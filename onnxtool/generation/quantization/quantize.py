@@ -34,6 +34,7 @@ from onnxtool.generation.quantization.calibration import input_moments, sampled_
 from onnxtool.generation.quantization.perplexity import divergence, load_text, perplexity, ratio
 from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.generation.tokenizer import BundleTokenizer
+from onnxtool.generation.verify import follow
 from onnxtool.model import io
 from onnxtool.quantization.algorithms.smooth_quant import smooth
 from onnxtool.quantization.algorithms.weight_only import BlockFormat
@@ -55,7 +56,6 @@ _MOST_SMOOTHED = 4 << 30
 _SMOOTHING = 0.4  # share of the inputs' range that goes into the weights
 _SMOOTHING_TEXTS = 4  # of the calibration texts: a mean square of each input needs no more
 _EQUAL = 1e-6  # nats; smoothing changes nothing but rounding
-_AGREEMENT_TOKENS = 64
 _AS_FAST = 0.97  # a candidate that is so near the fastest may win by its size
 
 
@@ -145,9 +145,10 @@ def _written(report: BundleQuantizeReport, source: Bundle, chosen: _Measured, st
         shutil.copyfile(file, staged / file.name)
     decoder = Decoder(chosen.bundle, sparing(chosen.bundle))
     ids = BundleTokenizer(source.folder).encode(PROMPTS[1])
+    same = follow(Decoder(source, sparing(source)), decoder, ids)
     report = replace(
         report,
-        agreement=_agreement(Decoder(source, sparing(source)), decoder, ids),
+        agreement=same.equal / same.tokens,
         runtime=prove_runtime(decoder, ids.tolist() or [0]),
     )
     if report.runtime is not None and not report.runtime.ok and report.runtime.fault:
@@ -155,20 +156,6 @@ def _written(report: BundleQuantizeReport, source: Bundle, chosen: _Measured, st
     report = replace(report, written=True)
     record(staged, "quantize", source.model, report, earlier=source.folder)
     return report
-
-
-def _agreement(reference: Decoder, other: Decoder, ids: np.ndarray) -> float:
-    """Share of the float bundle's greedy tokens that the other one chooses at the same place."""
-    tokens = min(_AGREEMENT_TOKENS, reference.bundle.context - len(ids))
-    reference.start(len(ids) + tokens)
-    logits = reference.run(ids)[-1]
-    answer: list[int] = []
-    for _ in range(tokens):
-        answer.append(int(logits.argmax()))
-        logits = reference.run(np.asarray(answer[-1:]))[-1]
-    other.start(len(ids) + tokens)
-    chosen = other.run(np.concatenate([ids, answer[:-1]]))[len(ids) - 1 :].argmax(-1)
-    return float((chosen == np.asarray(answer)).mean())
 
 
 def _fastest(fitting: Sequence[_Measured], mode: str) -> _Measured | None:

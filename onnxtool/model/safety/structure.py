@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 
 from onnxtool.errors import InputError
+from onnxtool.model.proto_nodes import inner_graphs
 from onnxtool.model.safety.limits import Limits
 from onnxtool.model.safety.tensors import graphs
 
@@ -134,9 +135,8 @@ def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str, 
         for name in node.input:
             if name and name not in known:
                 raise InputError(f"{label} reads {name!r}, which nothing before it makes.")
-        for attribute in node.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                _verify_graph(graph, frozenset(known), versions)
+        for graph in inner_graphs(node):
+            _verify_graph(graph, frozenset(known), versions)
         for name in filter(None, node.output):
             if name in made:
                 raise InputError(f"{label}: {name!r} is produced twice.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
 from onnxtool.errors import InputError, ResourceError, UnsafeError
+from onnxtool.model.proto_nodes import all_nodes, inner_graphs
 from onnxtool.model.safety.limits import Limits
 
 _BITS: dict[int, int] = {
@@ -88,10 +89,7 @@ def graphs(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.GraphProto]:
         if isinstance(graph, onnx.GraphProto):
             yield graph
         for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    pending.append((attribute.g, depth + 1))
-                pending += [(g, depth + 1) for g in attribute.graphs]
+            pending += [(inner, depth + 1) for inner in inner_graphs(node)]
 
 
 def verify_expansion(model: onnx.ModelProto, limits: Limits) -> None:
@@ -114,16 +112,16 @@ def verify_expansion(model: onnx.ModelProto, limits: Limits) -> None:
         if key in sizes:
             pending.pop()
             continue
-        callees = [c for c in map(_callee, _inside(calls[key].node)) if c in calls]
+        callees = [c for c in map(_callee, all_nodes(calls[key].node)) if c in calls]
         waiting = [c for c in callees if c not in sizes and c not in open_calls]
         open_calls.add(key)
         if waiting:
             pending += waiting
             continue
-        sizes[key] = min(sum(1 for _ in _inside(calls[key].node)) + sum(sizes.get(c, 0) for c in callees), _MANY)
+        sizes[key] = min(sum(1 for _ in all_nodes(calls[key].node)) + sum(sizes.get(c, 0) for c in callees), _MANY)
         open_calls.discard(key)
         pending.pop()
-    total = sum(sizes.get(_callee(node), 1) for node in _inside(model.graph.node))
+    total = sum(sizes.get(_callee(node), 1) for node in all_nodes(model.graph.node))
     if total > limits.max_nodes:
         raise ResourceError(
             f"its functions stand for more than {limits.max_nodes} nodes, once every call is its function's body."
@@ -132,19 +130,6 @@ def verify_expansion(model: onnx.ModelProto, limits: Limits) -> None:
 
 def _callee(node: onnx.NodeProto) -> tuple[str, str, str]:
     return node.domain, node.op_type, node.overload
-
-
-def _inside(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Nodes and those of their subgraphs; how deep these may be is checked by `graphs`."""
-    pending = list(nodes)
-    while pending:
-        node = pending.pop()
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                pending += attribute.g.node
-            for graph in attribute.graphs:
-                pending += graph.node
 
 
 def all_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:

@@ -9,7 +9,9 @@ import onnx
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.model import io
-from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
+from onnxtool.model.header import element_type
+from onnxtool.model.proto_nodes import inner_graphs
+from onnxtool.model.spec import dtype_name
 from onnxtool.packaging.kind import PackageKind, Subject, write_smoke_test
 from onnxtool.packaging.kinds.snippets import snippets
 from onnxtool.report.package import Started
@@ -100,9 +102,8 @@ def required_operators(model: onnx.ModelProto) -> str:
         types |= {_type_name(tensor.data_type) for tensor in graph.initializer}
         for node in graph.node:
             operators.setdefault(node.domain or "ai.onnx", set()).add(node.op_type)
+            pending += inner_graphs(node)
             for attribute in node.attribute:
-                pending += [attribute.g] if attribute.HasField("g") else []
-                pending += list(attribute.graphs)
                 if attribute.name == "to" and node.op_type == "Cast":
                     types.add(_type_name(attribute.i))
     lines = ["# Operators and element types that this model needs; for ONNX Runtime's --include_ops_by_config"]
@@ -114,6 +115,4 @@ def required_operators(model: onnx.ModelProto) -> str:
 
 
 def _type_name(element: int) -> str:
-    if not element:
-        return ""
-    return _CPP.get(dtype_name(ONNX_TO_NUMPY.get(onnx.TensorProto.DataType.Name(element), "")), "")
+    return _CPP.get(dtype_name(element_type(element)), "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ import numpy as np
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.node_costs import profiled_events
 
 # OpenVINO names its kernels "brgconv_avx512_amx_bf16", "jit_avx512_f16", "jit_uni_f32".
 _TYPE = re.compile(r"_(bf16|f16|f32)$")
@@ -27,8 +27,7 @@ def kernel_precision(model: Path, feeds: Mapping[str, np.ndarray], options: Sess
         try:
             runner = OnnxRunner.open(model, replace(options, profile_prefix=str(Path(scratch) / "profile")))
             runner.run(feeds)
-            written = Path(runner.session.end_profiling())
-            events = json.loads(written.read_text(encoding="utf-8", errors="replace"))
+            events = profiled_events(runner.session)
         except (OnnxToolError, ValueError, OSError):
             return ""
     return precision_of_events(events)

@@ -7,7 +7,6 @@ provider compiled by a name of its own). What neither names was folded or fused;
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -22,13 +21,14 @@ import onnx
 
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
+from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.report.measurement.placement import NodePlacement, Placement, ProviderShare
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.why_not import why_not
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.fused_node_names import all_nodes, label
+from onnxtool.runtime.session.fused_node_names import label
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.timing.node_costs import Key, event_key, node_costs
+from onnxtool.runtime.timing.node_costs import Key, event_key, node_costs, profiled_events
 from onnxtool.runtime.timing.profile import macs_by_label
 
 _RUNS = 5
@@ -76,7 +76,7 @@ def placement(model: str | os.PathLike[str], feeds: Mapping[str, np.ndarray], op
     source = _named(file.proto)
     ran = _run(file, source, feeds, options)
     macs = macs_by_label(file, feeds)
-    nodes = list(all_nodes(source.graph))
+    nodes = list(all_nodes(source.graph.node))
     found = _locate(source, ran, feeds, macs)
     _absorb(source, nodes, found)
     reasons = {}
@@ -102,7 +102,7 @@ def _named(source: onnx.ModelProto) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     proto.CopyFrom(source)
     seen: set[str] = set()
-    for node in all_nodes(proto.graph):
+    for node in all_nodes(proto.graph.node):
         wanted = node.name or label(node)
         while wanted in seen:
             wanted += "'"
@@ -117,8 +117,7 @@ def _run(file: ModelFile, source: onnx.ModelProto, feeds: Mapping[str, np.ndarra
         runner = _open(file, source, replace(options, profile_prefix=prefix, record_placement=True))
         for _ in range(1 + _RUNS):
             runner.run(feeds)
-        written = Path(runner.session.end_profiling())
-        events = json.loads(written.read_text(encoding="utf-8", errors="replace"))
+        events = profiled_events(runner.session)
         taken, compiled = _taken(runner)
         graph = None
         if not compiled and not any(_is_compiled(e) for e in events):
@@ -158,7 +157,7 @@ def _is_compiled(event: Mapping[str, Any]) -> bool:
 
 
 def _locate(source: onnx.ModelProto, ran: _Ran, feeds: Mapping[str, np.ndarray], macs: Mapping[str, int]) -> _Found:
-    names = {n.name for n in all_nodes(source.graph)}
+    names = {n.name for n in all_nodes(source.graph.node)}
     costs = {} if ran.graph is None else node_costs(source, ran.graph, ran.events, feeds, macs)
     found = _Found()
     kernels = _kernels(ran.events)
@@ -201,7 +200,7 @@ def _own_name(kernel: str, names: set[str]) -> str | None:
 def _fold(source: onnx.ModelProto, found: _Found) -> None:
     """What depends on constants only is computed when the model is loaded, unless it was seen to run."""
     constant = {t.name for t in source.graph.initializer}
-    for node in all_nodes(source.graph):  # in the order of the data
+    for node in all_nodes(source.graph.node):  # in the order of the data
         if node.name in found.provider:
             continue
         if node.op_type == "Constant" or (node.input and all(i in constant or not i for i in node.input)):

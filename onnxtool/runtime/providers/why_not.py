@@ -10,9 +10,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from onnxtool.errors import OnnxToolError
+from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.spec import parse_providers, short_name
-from onnxtool.runtime.session.fused_node_names import all_nodes
 from onnxtool.runtime.session.session import SessionOptions, create_session
 from onnxtool.runtime.timing.node_costs import event_key
 
@@ -183,11 +183,11 @@ def _dynamic(source: onnx.ModelProto) -> set[str]:
     try:
         inferred = onnx.shape_inference.infer_shapes(source)
     except Exception:  # it fails on much; then nothing is known
-        return {o for n in all_nodes(source.graph) for o in n.output}
+        return {o for n in all_nodes(source.graph.node) for o in n.output}
     known = set()
     for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         shape = value.type.tensor_type
         if shape.HasField("shape") and all(d.HasField("dim_value") for d in shape.shape.dim):
             known.add(value.name)
     known |= {t.name for t in source.graph.initializer}
-    return {i for n in all_nodes(source.graph) for i in n.input if i and i not in known}
+    return {i for n in all_nodes(source.graph.node) for i in n.input if i and i not in known}

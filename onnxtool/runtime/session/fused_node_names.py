@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 
+from onnxtool.model.proto_nodes import all_nodes, inner_graphs
+
 _BOUNDARY = re.compile(r"(?=[^A-Za-z0-9])")
 # What the runtime puts in to change a layout or a type is called after what it changes, but is not made of it.
 _INSERTED = (
@@ -29,7 +31,7 @@ def original_nodes(source: onnx.ModelProto, run: onnx.ModelProto) -> dict[int, t
         run: the graph that the runtime made of it.
     """
     file = _File(source)
-    nodes = list(all_nodes(run.graph))
+    nodes = list(all_nodes(run.graph.node))
     anchors = [[file.tensor(name, node) for name in node.output if name] for node in nodes]
     kept = {a for found in anchors for a in found if a}
     claimed: set[int] = set()
@@ -47,20 +49,11 @@ def label(node: onnx.NodeProto) -> str:
     return node.name or next((n for n in node.output if n), node.op_type)
 
 
-def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph and of the graphs inside them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from all_nodes(inner)
-
-
 class _File:
     """The nodes of a file by what they make."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        nodes = [n for n in all_nodes(model.graph) if n.op_type != "Constant"]
+        nodes = [n for n in all_nodes(model.graph.node) if n.op_type != "Constant"]
         self._makers = {name: n for n in nodes for name in n.output if name}
         self._by_name: Mapping[str, onnx.NodeProto] = {n.name: n for n in nodes if n.name}
 
@@ -95,10 +88,9 @@ class _File:
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
     """The inputs, and what graphs inside the node take from outside."""
     yield from (n for n in node.input if n)
-    for attribute in node.attribute:
-        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            own = {name for each in inner.node for name in each.output} | {v.name for v in inner.input}
-            yield from (name for each in inner.node for name in _reads(each) if name not in own)
+    for inner in inner_graphs(node):
+        own = {name for each in inner.node for name in each.output} | {v.name for v in inner.input}
+        yield from (name for each in inner.node for name in _reads(each) if name not in own)
 
 
 def _beginnings(name: str) -> Iterator[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
 from onnxtool.model.operators.cost import Shape, elementwise, macs
+from onnxtool.model.proto_nodes import all_nodes, inner_graphs
 from onnxtool.model.safety.tensors import declared_bytes
-from onnxtool.runtime.session.fused_node_names import all_nodes, label, original_nodes
+from onnxtool.runtime.session.fused_node_names import label, original_nodes
 
 SUFFIX = "_kernel_time"
 Key = tuple[str, str]
@@ -44,6 +47,13 @@ def event_key(event: Mapping[str, Any]) -> Key | None:
     return name.removesuffix(SUFFIX), str(event.get("args", {}).get("op_name", ""))
 
 
+def profiled_events(session: Any) -> list[dict[str, Any]]:
+    """End a session's profiling, and read what its profiler wrote; raises ValueError where that is damaged."""
+    written = Path(session.end_profiling())
+    events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8", errors="replace"))
+    return events
+
+
 def node_costs(
     source: onnx.ModelProto,
     run: onnx.ModelProto,
@@ -60,7 +70,7 @@ def node_costs(
         feeds: the inputs of the run.
         counted: multiply-accumulates of the file's nodes, by label.
     """
-    nodes = list(all_nodes(run.graph))
+    nodes = list(all_nodes(run.graph.node))
     originals = original_nodes(source, run)
     first: dict[Key, Mapping[str, Any]] = {}
     for event in events:
@@ -126,10 +136,9 @@ def _positions(events: Mapping[Key, object], nodes: Sequence[onnx.NodeProto]) ->
 
 def _weights(run: onnx.ModelProto) -> dict[str, _Tensor]:
     found = {t.name: _Tensor(tuple(t.dims), declared_bytes(t)) for t in run.graph.initializer}
-    for node in all_nodes(run.graph):
-        for attribute in node.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                found |= {t.name: _Tensor(tuple(t.dims), declared_bytes(t)) for t in graph.initializer}
+    for node in all_nodes(run.graph.node):
+        for graph in inner_graphs(node):
+            found |= {t.name: _Tensor(tuple(t.dims), declared_bytes(t)) for t in graph.initializer}
     return found
 
 

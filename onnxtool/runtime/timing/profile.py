@@ -23,7 +23,7 @@ from onnxtool.model.operators.table import lookup
 from onnxtool.report.measurement.profile import NodeTime, OperatorTime, Peaks, Profile
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
-from onnxtool.runtime.timing.node_costs import Key, NodeCost, event_key, node_costs
+from onnxtool.runtime.timing.node_costs import Key, NodeCost, event_key, node_costs, profiled_events
 
 # Runs of less than a millisecond: on a busy machine one of them is left alone.
 _ROWS, _WIDTH = 256, 512
@@ -114,8 +114,7 @@ def profile(
             runner = OnnxRunner.open(file, replace(options, profile_prefix=prefix))  # it has no graph to write
         for _ in range(_WARMUP + runs):
             runner.run(feeds)
-        written = Path(runner.session.end_profiling())
-        events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8", errors="replace"))
+        events = profiled_events(runner.session)
         run = onnx.load(graph, load_external_data=False) if graph is not None and graph.exists() else None
     costs = {} if run is None else node_costs(file.proto, run, events, feeds, macs_by_label(file, feeds))
     if trace is not None:
