@@ -100,12 +100,10 @@ class GraphBuilder:
 
     Attributes:
         name: for people.
-        package: what to install.
         module: its import name.
     """
 
     name: str
-    package: str
     module: str
 
     @property
@@ -129,8 +127,8 @@ class GraphBuilder:
         return [*run, *paths, "-p", "fp32", "-e", "cpu", "--extra_options", *extra]
 
 
-GENAI = GraphBuilder("onnxruntime-genai's builder", "onnxruntime-genai", "onnxruntime_genai")
-MOBIUS = GraphBuilder("mobius", "mobius-onnx", "mobius")
+GENAI = GraphBuilder("onnxruntime-genai's builder", "onnxruntime_genai")
+MOBIUS = GraphBuilder("mobius", "mobius")
 BUILDERS = (GENAI, MOBIUS)
 
 

@@ -34,7 +34,6 @@ class Bundle:
         layers, heads, kv_heads, head_size, hidden_size, vocabulary: of the decoder.
         context: the most tokens that prompt and answer may have together.
         eos: ids of the tokens that end a text.
-        bos, pad: ids, None where there is none.
         shared_cache: the new keys and values are written into the buffer of the old ones.
     """
 
@@ -49,8 +48,6 @@ class Bundle:
     vocabulary: int
     context: int
     eos: tuple[int, ...]
-    bos: int | None
-    pad: int | None
     shared_cache: bool
 
     @classmethod
@@ -79,8 +76,6 @@ class Bundle:
                 vocabulary=_positive(model, "vocab_size"),
                 context=_positive(model, "context_length"),
                 eos=tuple(int(i) for i in (eos if isinstance(eos, list) else [] if eos is None else [eos])),
-                bos=_optional(model, "bos_token_id"),
-                pad=_optional(model, "pad_token_id"),
                 shared_cache=bool((config.get("search") or {}).get("past_present_share_buffer", False)),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -134,8 +129,3 @@ def _positive(values: Mapping[str, Any], name: str) -> int:
     if number <= 0 or number > 1 << 31:
         raise ValueError(f"{name} is {number}")
     return number
-
-
-def _optional(values: Mapping[str, Any], name: str) -> int | None:
-    found = values.get(name)
-    return None if found is None else int(found)

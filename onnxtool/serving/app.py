@@ -7,7 +7,7 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from onnxtool.options.serve import ServeOptions
@@ -102,7 +102,6 @@ class State:
     draining: bool = False
     served: int = 0
     failed: int = 0
-    kinds: dict[str, int] = field(default_factory=dict)
 
 
 class App:

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from onnxtool.errors import UsageError
+from onnxtool.model.io import sha256
 from onnxtool.options.cache import Action
 from onnxtool.report.build import CacheReport
 from onnxtool.workflow.constraints import byte_count
-from onnxtool.workflow.digests import file_digest
 from onnxtool.workflow.store import Store, default_folder
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "w": 604800.0}
@@ -78,7 +78,7 @@ def _verified(store: Store) -> CacheReport:
     removed = 0
     entries = files = 0
     for path in list(store.blobs()):
-        if file_digest(path) != path.name:
+        if sha256(path) != path.name:
             removed += path.stat().st_size
             path.unlink(missing_ok=True)
             files += 1

@@ -17,6 +17,7 @@ from threading import Lock as ThreadLock
 from typing import Any
 
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.model.io import sha256
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step
@@ -160,7 +161,7 @@ def pack(task: StepTask) -> ShippedPackage:
     for path in given:
         below = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for part in [*below, *digests.external_data(path)] if path.is_file() else below:
-            digest = digests.file_digest(part)
+            digest = sha256(part)
             contents[digest] = part.read_bytes()
             named[part.relative_to(base).as_posix()] = digest
     # What the user called by its whole path is called from the root, which has another place on the worker.

@@ -7,12 +7,13 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError
+from onnxtool.model.io import sha256
 from onnxtool.runtime import cpu
 
 MEASURE = "measure"  # the tag of machines that latency is measured on
@@ -37,18 +38,12 @@ def path_digest(path: Path) -> str:
     try:
         if path.is_dir():
             files = sorted(f for f in path.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
-            return text_digest([(f.relative_to(path).as_posix(), file_digest(f)) for f in files])
+            return text_digest([(f.relative_to(path).as_posix(), sha256(f)) for f in files])
         beside = external_data(path)
-        own = file_digest(path)
-        return own if not beside else text_digest([own, [(f.name, file_digest(f)) for f in beside]])
+        own = sha256(path)
+        return own if not beside else text_digest([own, [(f.name, sha256(f)) for f in beside]])
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 in hex of one file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def external_data(path: Path) -> list[Path]:
@@ -127,8 +122,3 @@ def own_tags() -> frozenset[str]:
     """What this machine may be asked for by `runs-on`: to measure, and its kind of processor."""
     machine = platform.machine().lower()
     return frozenset({MEASURE, {"aarch64": "arm64", "amd64": "x86_64"}.get(machine, machine)})
-
-
-def missing(paths: Iterable[Path]) -> list[Path]:
-    """Those that are not there."""
-    return [p for p in paths if not p.exists()]

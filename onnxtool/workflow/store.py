@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError, ResourceError
-from onnxtool.workflow.digests import file_digest, text_digest
+from onnxtool.model.io import sha256
+from onnxtool.workflow.digests import text_digest
 
 
 def published(root: Path, output: str, files: Mapping[str, StoredFile]) -> bool:
@@ -29,7 +30,7 @@ def published(root: Path, output: str, files: Mapping[str, StoredFile]) -> bool:
     folder = (root / output).parent
     try:
         return all(
-            (folder / name).stat().st_size == file.bytes and file_digest(folder / name) == file.sha256
+            (folder / name).stat().st_size == file.bytes and sha256(folder / name) == file.sha256
             for name, file in files.items()
         )
     except OSError:
@@ -143,7 +144,7 @@ class Store:
         Raises:
             ResourceError: no room.
         """
-        digest, count = file_digest(path), path.stat().st_size
+        digest, count = sha256(path), path.stat().st_size
         stored = StoredFile(digest, count)
         target = self.blob(digest)
         if self.holds(stored):
@@ -155,7 +156,7 @@ class Store:
                 return stored
         with _staged(target) as temporary:
             copy(path, temporary)
-            if file_digest(temporary) != digest:
+            if sha256(temporary) != digest:
                 raise ResourceError(f"{path.name}: changed while it was copied into the cache.")
             os.replace(temporary, target)
         return stored
@@ -167,7 +168,7 @@ class Store:
                 copy(self.blob(file.sha256), temporary)
             except FileNotFoundError:
                 return False
-            if file_digest(temporary) != file.sha256:
+            if sha256(temporary) != file.sha256:
                 self.blob(file.sha256).unlink(missing_ok=True)
                 return False
             os.replace(temporary, target)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -11,15 +11,14 @@ import numpy as np
 
 from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.frameworks import KerasLayer
-from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.graph_interface import described
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, is_functional, output_names
 from onnxtool.conversion.keras.trace import trace
-from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
+from onnxtool.conversion.tensorflow.dims import swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
-from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC
+from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC, TracedModel
 from onnxtool.errors import InputError
-from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec, parse_dtype
 from onnxtool.options.convert import ConvertOptions
 
@@ -28,30 +27,19 @@ from onnxtool.options.convert import ConvertOptions
 _LARGE_INPUTS = 2 << 20
 
 
-@dataclass
-class KerasModel(LayeredModel):
+@dataclass(kw_only=True)
+class KerasModel(TracedModel, LayeredModel):
     """A Keras model on the TensorFlow backend.
 
     Attributes:
         model: the keras.Model.
         structure: its inputs' nesting, with one leaf for each entry of `inputs`.
         dtypes: the dtype that the model itself wants for each input.
-        nchw: whether rank-4 inputs and outputs are channels first at the interface (the model is channels last).
-        concrete: the traced function over `inputs`, in order.
     """
 
     model: KerasLayer
     structure: Any
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
     dtypes: tuple[str, ...]
-    form: str
-    framework: str
-    nchw: bool = False
-    notes: list[str] = field(default_factory=list)
-    limits: Sequence[str] = ("missing", "missing rows")  # what comparisons make of NaN differs from kernel to kernel
-    feeds_hint: Mapping[str, Domain] | None = None
-    concrete: Any = None
     output_keys: tuple[str, ...] = ()
 
     def call(self, *flat: Any) -> list[Any]:
@@ -96,19 +84,9 @@ class KerasModel(LayeredModel):
             self._run(self.call, feeds)
 
     def trace(self) -> Any:
-        """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.
-
-        Raises:
-            InputError: the model cannot be called with inputs of these shapes.
-        """
-        import tensorflow as tf
-
+        """As of the base."""
         if self.concrete is None:
-            signature = [
-                tf.TensorSpec([d if isinstance(d, int) else None for d in s.shape or ()], _tf_dtype(s.dtype))
-                for s in self.inputs
-            ]
-            self.concrete = trace(self.model, self.call, signature)
+            self.concrete = trace(self.model, self.call, self.signature())
         return self.concrete
 
 
@@ -129,21 +107,15 @@ def wrap(model: KerasLayer, form: str, notes: list[str], options: ConvertOptions
         model=model,
         structure=structure,
         inputs=inputs,
-        outputs=(),
         dtypes=tuple(d for _, d, _ in leaves),
         form=form,
         framework=f"keras {keras.__version__}, {_backend_version(keras)}",
         nchw=nchw,
         notes=notes,
     )
-    if not is_functional(model) and wrapped.dtypes != (typed := tuple(_tf_dtype(s.dtype).name for s in inputs)):
+    if not is_functional(model) and wrapped.dtypes != (typed := tuple(t.dtype.name for t in wrapped.signature())):
         _call_as_typed(wrapped, typed)
-    shapes = [(t.dtype, t.shape) for t in wrapped.trace().outputs]
-    names = output_names(model, wrapped.output_keys)
-    known = [None if s.rank is None else tuple(s.as_list()) for _, s in shapes]
-    dims = follow_dims(inputs, known, wrapped.trace())
-    specs = [TensorSpec(n, _numpy_dtype(t), d) for n, (t, _), d in zip(names, shapes, dims, strict=True)]
-    wrapped.outputs = named(specs, options.output_names, "--output-names")
+    wrapped.name_outputs(lambda: output_names(model, wrapped.output_keys), options)
     return wrapped
 
 
@@ -164,13 +136,3 @@ def _backend_version(keras: ModuleType) -> str:
     import tensorflow as tf
 
     return f"tensorflow {tf.__version__}"
-
-
-def _tf_dtype(dtype: np.dtype | str) -> Any:
-    import tensorflow as tf
-
-    return tf.as_dtype(dtype)
-
-
-def _numpy_dtype(dtype: Any) -> np.dtype | str:
-    return "string" if dtype.name == "string" else np.dtype(dtype.as_numpy_dtype)

@@ -7,7 +7,7 @@ summed as integers, and the sum is scaled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,30 +76,48 @@ def _range(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 Place = tuple[torch.nn.Module, str, torch.nn.Module]
 
 
-def dynamic_layers(module: torch.nn.Module) -> list[Place]:
-    """(module around, name, layer) of what was quantized dynamically."""
+def layers_of(module: torch.nn.Module, folders: tuple[str, ...]) -> list[Place]:
+    """(module around, name, layer) of the layers whose classes lie in these modules of torch."""
     return [
         (owner, name, child)
         for owner in list(module.modules())
         for name, child in list(owner._modules.items())
-        if child is not None and _is_dynamic(child)
+        if child is not None and type(child).__module__.startswith(folders)
     ]
 
 
-def put_standard(places: Sequence[Place]) -> None:
-    """Put a `StandardLinear` in each place.
+def dynamic_layers(module: torch.nn.Module) -> list[Place]:
+    """What was quantized dynamically."""
+    return layers_of(module, ("torch.ao.nn.quantized.dynamic",))
+
+
+def standard_linear(layer: torch.nn.Module) -> StandardLinear:
+    """What stands for a dynamically quantized layer.
 
     Raises:
-        UnsupportedError: some are not linear layers, which ONNX has no form for.
+        UnsupportedError: it is not a linear layer; ONNX has no form for others.
     """
-    for _, _, layer in places:
-        if type(layer).__name__ != "Linear":
-            raise UnsupportedError(
-                f"{type(layer).__name__} of torch.ao.quantization.quantize_dynamic cannot be converted (linear layers "
-                "can). Convert the float model, and quantize the file with onnxtool quantize."
-            )
-    for owner, name, layer in places:
-        owner._modules[name] = StandardLinear(layer)
+    if type(layer).__name__ == "Linear":
+        return StandardLinear(layer)
+    raise UnsupportedError(
+        f"{type(layer).__name__} of torch.ao.quantization.quantize_dynamic cannot be converted (linear layers can). "
+        "Convert the float model, and quantize the file with onnxtool quantize."
+    )
+
+
+@contextmanager
+def replaced_layers(
+    places: Sequence[Place], standard: Callable[[torch.nn.Module], torch.nn.Module]
+) -> Iterator[list[torch.nn.Module]]:
+    """Inside the block, what `standard` gives for each layer is in its place."""
+    made = [standard(layer) for _, _, layer in places]
+    try:
+        for (owner, name, _), new in zip(places, made, strict=True):
+            owner._modules[name] = new
+        yield made
+    finally:
+        for owner, name, layer in places:
+            owner._modules[name] = layer
 
 
 def rounding_of(outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -121,14 +139,5 @@ def in_standard_operators(module: torch.nn.Module) -> Iterator[int]:
     Raises:
         UnsupportedError: it has other dynamically quantized layers.
     """
-    places = dynamic_layers(module)
-    try:
-        put_standard(places)
-        yield len(places)
-    finally:
-        for owner, name, layer in places:
-            owner._modules[name] = layer
-
-
-def _is_dynamic(module: torch.nn.Module) -> bool:
-    return type(module).__module__.startswith("torch.ao.nn.quantized.dynamic")
+    with replaced_layers(dynamic_layers(module), standard_linear) as made:
+        yield len(made)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from onnxtool.conversion.pytorch.dynamic_quantized import dynamic_layers, put_standard
+from onnxtool.conversion.pytorch.dynamic_quantized import dynamic_layers, standard_linear
 from onnxtool.conversion.pytorch.inputs import InputPlan
 from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy, to_torch
 from onnxtool.errors import InputError
@@ -105,7 +105,8 @@ def in_float64(
         return None
     try:
         wider = copy.deepcopy(module)
-        put_standard(dynamic_layers(wider))
+        for owner, name, layer in dynamic_layers(wider):
+            owner._modules[name] = standard_linear(layer)
         return Float64Reference(model, plan, sample, wider.double().eval())
     except Exception:  # hooks and handles of other libraries cannot be copied
         return None

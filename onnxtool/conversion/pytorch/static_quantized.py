@@ -21,6 +21,7 @@ import torch.nn.functional as F
 # Registers the operators `quantized_decomposed`.
 from torch.ao.quantization.fx import _decomposed  # noqa: F401
 
+from onnxtool.conversion.pytorch.dynamic_quantized import Place, layers_of, replaced_layers
 from onnxtool.errors import UnsupportedError
 
 _STEPS = 127.0
@@ -155,16 +156,9 @@ def standard(layer: Any) -> torch.nn.Module:
     )
 
 
-def static_layers(module: torch.nn.Module) -> list[tuple[torch.nn.Module, str, torch.nn.Module]]:
-    """(module around, name, layer) of what was quantized with fixed ranges."""
-    return [
-        (owner, name, child)
-        for owner in list(module.modules())
-        for name, child in list(owner._modules.items())
-        if child is not None
-        and type(child).__module__.startswith(_PLACES)
-        and not type(child).__name__.endswith("PackedParams")
-    ]
+def static_layers(module: torch.nn.Module) -> list[Place]:
+    """What was quantized with fixed ranges."""
+    return [p for p in layers_of(module, _PLACES) if not type(p[2]).__name__.endswith("PackedParams")]
 
 
 @contextmanager
@@ -174,15 +168,8 @@ def on_standard_steps(module: torch.nn.Module) -> Iterator[list[OnSteps]]:
     Raises:
         UnsupportedError: it has layers that nothing stands for.
     """
-    places = static_layers(module)
-    try:
-        made = [standard(layer) for _, _, layer in places]
-        for (owner, name, _), new in zip(places, made, strict=True):
-            owner._modules[name] = new
+    with replaced_layers(static_layers(module), standard) as made:
         yield [part for new in made for part in new.modules() if isinstance(part, OnSteps)]
-    finally:
-        for owner, name, layer in places:
-            owner._modules[name] = layer
 
 
 def rounds_inside(module: torch.nn.Module) -> bool:

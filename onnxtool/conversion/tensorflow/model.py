@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,30 +22,65 @@ TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
 
 
-@dataclass
-class TensorFlowModel(SourceModel):
+@dataclass(kw_only=True)
+class TracedModel(SourceModel):
+    """What TensorFlow runs: a function of flat tensors, which is traced.
+
+    Attributes:
+        nchw: whether rank-4 inputs and outputs are channels first at the interface (the model is channels last).
+        concrete: the traced function over `inputs`, in order.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...] = ()
+    form: str
+    framework: str
+    nchw: bool = False
+    notes: list[str] = field(default_factory=list)
+    limits: Sequence[str] = ("missing", "missing rows")  # what comparisons make of NaN differs from kernel to kernel
+    feeds_hint: Mapping[str, Domain] | None = None
+    concrete: Any = None
+
+    @abstractmethod
+    def trace(self) -> Any:
+        """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.
+
+        Raises:
+            InputError: the model cannot be called with inputs of these shapes.
+        """
+
+    def signature(self) -> list[Any]:
+        """A tf.TensorSpec for each input."""
+        import tensorflow as tf
+
+        return [
+            tf.TensorSpec([d if isinstance(d, int) else None for d in s.shape or ()], tf.as_dtype(s.dtype))
+            for s in self.inputs
+        ]
+
+    def name_outputs(self, names: Callable[[], Sequence[str]], options: ConvertOptions) -> None:
+        """Trace the model, and describe what it gives; `names` are known once it is traced."""
+        traced = self.trace()
+        known = [None if t.shape.rank is None else tuple(t.shape.as_list()) for t in traced.outputs]
+        dims = follow_dims(self.inputs, known, traced)
+        types = ["string" if t.dtype.name == "string" else np.dtype(t.dtype.as_numpy_dtype) for t in traced.outputs]
+        outputs = [TensorSpec(n, t, d) for n, t, d in zip(names(), types, dims, strict=True)]
+        self.outputs = named(outputs, options.output_names, "--output-names")
+
+
+@dataclass(kw_only=True)
+class TensorFlowModel(TracedModel):
     """A function of flat tensors.
 
     Attributes:
         function: tensors in the model's own layout, in the order of `inputs` -> output tensors.
         dtypes: the tf.DType that `function` wants for each input.
-        nchw: whether rank-4 inputs and outputs are channels first at the interface (the model is channels last).
         trackable: what owns the variables and tables, kept alive with the model.
-        concrete: the traced function over `inputs`.
     """
 
     function: Callable[..., Sequence[Any]]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
     dtypes: tuple[Any, ...]
-    form: str
-    framework: str
-    nchw: bool = False
     trackable: Any = None
-    notes: list[str] = field(default_factory=list)
-    limits: Sequence[str] = ("missing", "missing rows")  # what comparisons make of NaN differs from kernel to kernel
-    feeds_hint: Mapping[str, Domain] | None = None
-    concrete: Any = None
 
     @classmethod
     def prepare(
@@ -85,7 +121,6 @@ class TensorFlowModel(SourceModel):
         model = cls(
             function=function,
             inputs=specs,
-            outputs=(),
             dtypes=tuple(d for _, d in inputs),
             form=form,
             framework=f"tensorflow {tf.__version__}",
@@ -93,12 +128,7 @@ class TensorFlowModel(SourceModel):
             trackable=trackable,
             notes=list(notes),
         )
-        traced = model.trace()
-        known = [None if t.shape.rank is None else tuple(t.shape.as_list()) for t in traced.outputs]
-        dims = follow_dims(specs, known, traced)
-        types = ["string" if t.dtype.name == "string" else np.dtype(t.dtype.as_numpy_dtype) for t in traced.outputs]
-        outputs = [TensorSpec(n, t, d) for n, t, d in zip(output_names, types, dims, strict=True)]
-        model.outputs = named(outputs, options.output_names, "--output-names")
+        model.name_outputs(lambda: output_names, options)
         return model
 
     def call(self, *flat: Any) -> list[Any]:
@@ -114,21 +144,13 @@ class TensorFlowModel(SourceModel):
         return [tf.transpose(r, TO_NCHW) if swaps(r.shape, self.nchw) else r for r in results]
 
     def trace(self) -> Any:
-        """The concrete function over the inputs' dynamic dims; traced once.
-
-        Raises:
-            InputError: the model cannot be called with these shapes.
-        """
+        """As of the base."""
         import tensorflow as tf
 
         if self.concrete is None:
-            signature = [
-                tf.TensorSpec([d if isinstance(d, int) else None for d in s.shape or ()], tf.as_dtype(s.dtype))
-                for s in self.inputs
-            ]
             with quiet():
                 try:
-                    function = tf.function(self.call, input_signature=signature, autograph=False)
+                    function = tf.function(self.call, input_signature=self.signature(), autograph=False)
                     self.concrete = function.get_concrete_function()
                 except Exception as error:
                     raise InputError(f"the TensorFlow function cannot be traced: {reason(error)}") from error

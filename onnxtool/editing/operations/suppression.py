@@ -17,8 +17,6 @@ from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.session.session import EXACT as _EXACT
 
-_OUTPUTS = ("boxes", "scores", "classes", "batch_indices")
-
 
 @dataclass(frozen=True)
 class NmsOptions:

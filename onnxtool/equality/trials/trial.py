@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from onnxtool.options.shared import Effort
 from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 
-EFFORTS: tuple[Effort, ...] = get_args(Effort)
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell
 # Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
 _SECONDS = {"quick": (1.0, 0.25), "normal": (5.0, 0.5), "thorough": (60.0, 10.0)}
