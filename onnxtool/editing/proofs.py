@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from onnxtool.equality.proof import judge_outputs
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import NUMBERS, Tolerance
-from onnxtool.equality.trials.telling import telling_feeds
+from onnxtool.equality.trials.telling import telling_probes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
-from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
-from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.type_inference import light_proto
 from onnxtool.report.assumption import Assumption
 from onnxtool.report.edit import Proof
@@ -45,27 +43,12 @@ def probes_of(model: ir.Model, context: EditContext, runner: OnnxRunner | None =
                 found.append(Probe(feeds, runner.run(feeds)))
             except OnnxToolError:
                 continue  # a model need not take every value
-    return [*found, *_telling_probes(runner, specs, found, context.seed, domains)]
+    return [*found, *telling_probes(runner, specs, found, _silent, context.seed, domains)]
 
 
-def _telling_probes(
-    runner: OnnxRunner, specs: Sequence[TensorSpec], found: Sequence[Probe], seed: int, domains: Mapping[str, Domain]
-) -> Iterator[Probe]:
-    """Inputs for outputs that have no finite number in any run so far."""
-    silent = {n for n in flatten(found[0].outputs) if all(_is_silent(p.outputs, n) for p in found)}
-    sized = [replace(s, shape=np.shape(found[0].feeds[s.name])) for s in specs]
-    open_at = [(s.name, i) for s in specs for i, d in enumerate(s.shape or ()) if not isinstance(d, int)]
-    for feeds in telling_feeds(sized, open_at, seed, domains, {}) if silent else ():
-        try:
-            outputs = runner.run(feeds)
-        except OnnxToolError:
-            continue
-        heard = {n for n in silent if not _is_silent(outputs, n)}
-        if heard:
-            yield Probe(feeds, outputs)
-        silent -= heard
-        if not silent:
-            return
+def _silent(runs: Sequence[Outputs]) -> set[str]:
+    """Outputs that have no finite number in any run."""
+    return {n for n in flatten(runs[0]) if all(_is_silent(outputs, n) for outputs in runs)}
 
 
 def _is_silent(outputs: Outputs, name: str) -> bool:

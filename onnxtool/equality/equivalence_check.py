@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxtool.equality.reference import Answers, Reference
 from onnxtool.equality.rule.difference import Difference
+from onnxtool.equality.rule.movement import Movement
 from onnxtool.equality.rule.tolerance import Tolerance, rule_text
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.compare import CompareReport
@@ -50,7 +51,7 @@ class EquivalenceCheck:
         self._differences: dict[str, Difference] = {}
         self._renamed: dict[str, str] = {}
         self._spread: dict[str, tuple[float, float]] = {}
-        self._filled: set[str] = set()
+        self._movements: dict[str, Movement] = {}
         self._shapes: list[dict[str, tuple[int, ...]]] = []
 
     def add(self, feeds: Feeds, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
@@ -96,7 +97,7 @@ class EquivalenceCheck:
             )
             self._differences[name] = entry
         if a.size:
-            self._filled.add(name)
+            self._movements.setdefault(name, Movement()).add(a)
             if reference.allowed_error(name):
                 low, high = self._spread.get(name, (np.inf, -np.inf))
                 self._spread[name] = min(low, float(a.min())), max(high, float(a.max()))
@@ -162,13 +163,15 @@ class EquivalenceCheck:
         entry = self._differences[name]
         if self._varies(name):
             return "random"
-        if name not in self._filled:
+        if name not in self._movements:
             return "empty"
-        if not is_float(entry.dtype):
-            return ""
-        if not entry.finite:
+        if is_float(entry.dtype) and not entry.finite:
             return "not finite"
-        return "zero" if entry.is_zero else ""
+        if name in self._reference.fixed:
+            return ""
+        if is_float(entry.dtype) and entry.is_zero:
+            return "zero"
+        return "constant" if self._movements[name].is_constant else ""
 
     def _kernel_error(self) -> float:
         """The largest error of the runtime's own kernels that was allowed for."""

@@ -83,6 +83,7 @@ class Reference:
         declared: its outputs -> the element types that they are to have, of a framework model, which may compute in
             wider ones; None where the types that it gives count.
         kernel_errors: its outputs -> how far the runtime's own kernel may be off in them, in their units.
+        fixed: its outputs that depend on no number of an input: these may well be the same in every run.
         in_doubles: it computes in float64 what the other computes in float32: thresholds may be a step apart.
         remembered: what it gave before, so that it does not run again for that.
     """
@@ -94,6 +95,7 @@ class Reference:
     quantized: Mapping[str, float] = field(default_factory=dict)
     declared: Mapping[str, str] | None = None
     kernel_errors: Mapping[str, float] = field(default_factory=dict)
+    fixed: frozenset[str] = frozenset()
     in_doubles: bool = False
     remembered: Answers | None = None
     _asked: list[tuple[Feeds, dict[str, bool]]] = field(default_factory=list, repr=False, compare=False)
@@ -197,7 +199,8 @@ def reference_of_model(
         options: how it is run.
     """
     ties = ties_of_model(model, load, options)
-    return Reference(runner, ties=ties, precision=precision_of(model), kernel_errors=kernel_errors(model))
+    errors, fixed = kernel_errors(model), fixed_outputs(model)
+    return Reference(runner, ties=ties, precision=precision_of(model), kernel_errors=errors, fixed=fixed)
 
 
 def reference_of_source(source: Runner, graph: ir.Model | None) -> Reference:
@@ -215,6 +218,7 @@ def reference_of_source(source: Runner, graph: ir.Model | None) -> Reference:
         quantized=dict(described.rounding) if described is not None else {},
         declared={s.name: s.dtype.name for s in source.outputs if _is_number(s.dtype)},
         kernel_errors={} if graph is None else kernel_errors(graph),
+        fixed=frozenset() if graph is None else fixed_outputs(graph),
         in_doubles=described is not None and described.in_doubles,
     )
 
@@ -254,6 +258,16 @@ def precision_of(model: ir.Model) -> str | None:
             found.add({10: "FLOAT16", 16: "BFLOAT16"}.get(to.as_int() if to is not None else 0, ""))
     wide = [name for name in reversed(_HALF) if name.upper() in found]
     return wide[0] if wide else None
+
+
+def fixed_outputs(model: ir.Model) -> frozenset[str]:
+    """Outputs that no number of an input reaches: constants, and what is computed of sizes."""
+    moved = {v for v in model.graph.inputs if v.name not in model.graph.initializers}
+    for node in model.graph:
+        bodies = any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())
+        if bodies or (node.op_type not in ("Shape", "Size") and any(v in moved for v in node.inputs)):
+            moved.update(node.outputs)
+    return frozenset(v.name or "" for v in model.graph.outputs if v not in moved)
 
 
 def _is_number(dtype: object) -> TypeGuard[np.dtype[Any]]:

@@ -15,11 +15,13 @@ from onnxtool.equality.apart import apart, risks_of
 from onnxtool.equality.dim_names import shared_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.proof import Proof, Search
-from onnxtool.equality.reference import Answers, Reference, reference_of_model
+from onnxtool.equality.reference import Answered, Answers, Reference, reference_of_model
+from onnxtool.equality.rule.movement import movements
 from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import BITS, Tolerance
 from onnxtool.equality.trials.graph_trials import facts_of
+from onnxtool.equality.trials.telling import telling_probes
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
@@ -31,6 +33,7 @@ from onnxtool.model.spec import distinct_dims
 from onnxtool.optimization.further_inputs import empty_batch
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
@@ -119,16 +122,26 @@ class OptimizationProof:
     def _observe(self, runner: Runner, model: ir.Model, *, sizes: bool) -> None:
         """Run the source on inputs beyond the usual ones, as far as it takes them."""
         proof, specs, seed = self._proof, self._specs, self._seed
+        domains = input_domains(model)
         own = [n.apart for n in self.names if n.apart is not None]
         if sizes and not self._risks.empty:
-            own += empty_batch(runner, specs, self.probes[0], input_domains(model), seed)
+            own += empty_batch(runner, specs, self.probes[0], domains, seed)
         proof.facts = facts_of([model], {})
         proof.search = Search("quick", seed, sizes=sizes, branches=0, difference=0, masked=False)
         seen = proof.observe()
+        known: list[Answered] = [*self.probes, *(t for t in seen.trials if t.kind.is_like_usual)]
+        for found in telling_probes(runner, specs, known, self._silent, seed, domains, sizes=sizes):
+            own.append(Trial("inputs on which more outputs move", TrialKind.VALUES, found.feeds, found.outputs))
         # A sequence that is empty has nothing to compare.
         seen.trials = [t for t in (*own, *seen.trials) if flatten(t.outputs)]
         if not seen.trials:
             proof.search = None
+
+    def _silent(self, runs: Sequence[Mapping[str, Any]]) -> set[str]:
+        """Outputs that are empty, not finite or the same in every row of all runs."""
+        moved = movements({n: a for n, a in flatten(r).items() if _is_finite(a)} for r in runs)
+        names = {name for run in runs for name in flatten(run)}
+        return {n for n in names if n not in moved or moved[n].is_constant} - self._proof.reference.fixed
 
     def _probe(
         self, runner: Runner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
@@ -221,6 +234,12 @@ class OptimizationProof:
                     "the runtime's own optimizations change the results of the source; it was compared without them."
                 )
         return self._source_is_changed
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether some number is."""
+    array = np.asarray(value)
+    return bool(array.size) and (array.dtype.kind not in "fV" or bool(np.isfinite(array.astype(np.float64)).any()))
 
 
 def _own(probe: Probe) -> Probe:

@@ -132,6 +132,9 @@ def optimize(
         warnings += [slower] if slower else []
     as_asked = asked.opset is None and not asked.freeze_initializers and not asked.input_shapes
     verdict = _no_gain(attempt, latency, file, output) if as_asked else ""
+    comparison = None if judgement is None else _certified(judgement, fresh, attempt.model, copied=bool(verdict))
+    if not verdict and not asked.allow_unproven:
+        _check_tested(file, comparison)
     if verdict:
         io.copy_model(file.path, output)
         latency = _as_its_source(latency)
@@ -150,7 +153,7 @@ def optimize(
         passes=attempt.result.passes,
         rounds=attempt.result.rounds,
         seconds=attempt.result.seconds,
-        comparison=None if judgement is None else _certified(judgement, fresh, attempt.model, copied=bool(verdict)),
+        comparison=comparison,
         latency=latency,
         dropped=(*slow, *dropped),
         families=choice.trials,
@@ -174,6 +177,17 @@ def _certified(
     feeds = [p.feeds for p in judgement.probes]
     return replace(
         report, certificate=certify_models(source(), model, feeds, names=(report.a, report.b), seconds=3, most=2)
+    )
+
+
+def _check_tested(source: ModelFile, comparison: CompareReport | None) -> None:
+    """Raises VerdictError where no run told anything of some output, and no certificate does."""
+    if comparison is None or comparison.verdict != "not tested":
+        return
+    listed = ", ".join(f"{o.name!r} was {o.untested or 'not compared'} in every run" for o in comparison.not_tested)
+    raise VerdictError(
+        f"{source}: not tested: {listed}. Nothing was written. Give --data FILE.npz with inputs that tell more; "
+        "--allow-unproven writes the result all the same."
     )
 
 

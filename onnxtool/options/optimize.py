@@ -85,6 +85,9 @@ class OptimizeOptions(Tolerances):
     )
     strict: bool = shared.STRICT(help="Exit 1 when a pass had to be left out because it was wrong.")
     verify: bool = proof_option(True, "Do not compare the result with the source.", "--no-verify")
+    allow_unproven: bool = proof_option(
+        False, "Write the result although no run told anything of some output (exit 1)."
+    )
     bench: bool = speed_option(True, "Do not measure the latency.", "--no-bench")
     compiled: PathLike | None = option(
         None,

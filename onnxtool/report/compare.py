@@ -42,7 +42,8 @@ class TensorDifference:
         given: `rtol` and `atol` are the user's own for this tensor: nothing widens them, and nothing is excused.
         excused: how many of the mismatched elements are no further off than rounding alone moves the reference.
         compared: False where the values could not be compared; `note` says why, and `ok` says nothing then.
-        untested: why no run told anything of it: "random", "empty", "not finite" or "zero" in every run; "" otherwise.
+        untested: why no run told anything of it: "random", "empty", "not finite", "zero" or "constant" (the same
+            in every row) in every run; "" otherwise.
     """
 
     name: str
@@ -175,7 +176,7 @@ class CompareReport(Report, kind="compare"):
     @property
     def uninformed(self) -> tuple[TensorDifference, ...]:
         """The outputs that were random, empty or not finite in every run, so that equal outputs mean nothing."""
-        return tuple(o for o in self.outputs if not o.compared or o.untested not in ("", "zero"))
+        return tuple(o for o in self.outputs if not o.compared or o.untested in ("random", "empty", "not finite"))
 
     @property
     def verdict(self) -> Verdict:

@@ -421,3 +421,25 @@ def test_what_was_optimized_does_not_grow_when_it_is_again(tmp_path: Path) -> No
         assert read >= {i.name for i in graph.initializer}
     assert sizes == sorted(sizes, reverse=True)
     assert counts[0] == counts[1] < 237
+
+
+# Both pairs of outputs have one that no certificate covers (NonZero), and one that no input moves.
+@pytest.mark.parametrize(("made", "told"), [("Relu", "zero"), ("Log", "not finite"), ("Sign", "constant")])
+def test_an_output_of_which_no_run_tells_anything_is_not_written(tmp_path: Path, made: str, told: str) -> None:
+    text = f"""g (float[b, 4] x) => (float[b, 4] y, int64[2, k] z) {{
+        a = Identity (x) one = Constant <value_float = 1.0> () e = Abs (a) o = Max (e, one) n = Neg (o) y = {made} (n)
+        z = NonZero (a) }}"""
+    source, output = write(tmp_path / "m.onnx", text), tmp_path / "o.onnx"
+    with pytest.raises(VerdictError, match=rf"not tested: 'y' was {told} in every run.*--allow-unproven"):
+        onnxtool.optimize(source, output, bench=False)
+    assert not output.exists()
+    report = onnxtool.optimize(source, output, bench=False, allow_unproven=True)
+    assert not report.ok and output.exists() and report.comparison is not None
+    assert [o.untested for o in report.comparison.outputs] == [told, ""]
+
+
+def test_outputs_that_no_number_of_an_input_reaches_may_stay_the_same(tmp_path: Path) -> None:
+    text = """g (float[b, 4] x) => (float[2] y, int64[2, k] z) {
+        a = Identity (x) one = Constant <value_floats = [1.0, 1.0]> () y = Neg (one) z = NonZero (a) }"""
+    report = onnxtool.optimize(write(tmp_path / "m.onnx", text), tmp_path / "o.onnx", bench=False)
+    assert report.ok and report.comparison is not None and report.comparison.verdict == "tested"

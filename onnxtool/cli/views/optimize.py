@@ -40,10 +40,10 @@ def _equality(comparison: CompareReport) -> Iterator[str]:
         yield f"certified: the same real function; {runs}" if certified else runs
     if comparison.not_compared:
         yield f"not compared, because random: {', '.join(o.name for o in comparison.not_compared)}"
-    blind = [o for o in comparison.uninformed if o.compared]
-    if blind:
+    blind = [o for o in comparison.not_tested if o.compared]
+    if blind and comparison.verdict != "certified":
         listed = ", ".join(f"{o.name} ({o.untested} in every run)" for o in blind)
-        yield f"not tested: {listed}; give --data, or --no-verify to do without"
+        yield f"not tested: {listed}; give --data"
 
 
 def optimize(report: OptimizeReport) -> Iterator[Part]:

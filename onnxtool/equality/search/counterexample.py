@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.masked import Kept, kept_positions, steady_outputs
+from onnxtool.equality.rule.movement import movements
 from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
 from onnxtool.equality.search.difference import search
@@ -281,6 +282,8 @@ def with_findings(report: CompareReport, findings: Findings, coverage: Coverage,
         raise InputError(f"with {findings.failure.label}: {findings.error}")
     if found is None or findings.report is None:
         seen = findings.informed
+        moved = {name for name, m in movements(t.outputs for t in findings.observed.trials).items() if m.found}
+        seen = {o.name for o in report.outputs if o.name in seen and (o.untested != "constant" or o.name in moved)}
         outputs = tuple(replace(o, untested="") if o.name in seen else o for o in report.outputs)
         return replace(report, outputs=outputs, coverage=coverage)
     outputs = tuple(replace(o, worst_run=len(report.runs)) for o in findings.report.outputs)

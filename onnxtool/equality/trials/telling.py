@@ -5,16 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from onnxtool.equality.reference import Answered
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.probes import Probe
+from onnxtool.runtime.runner import Runner
 
+Tells = Callable[[Sequence[Mapping[str, Any]]], Collection[str]]
 _LENGTHS = (64, 512, 1024, 4096, 16_000, 48_000)  # of dims that are dynamic
 _MOST = 1 << 21  # elements of one input
 _RATE = 16_000  # samples of sound in a second
+
+
+def telling_probes(
+    runner: Runner,
+    specs: Sequence[TensorSpec],
+    found: Sequence[Answered],
+    silent: Tells,
+    seed: int,
+    domains: Mapping[str, Domain],
+    *,
+    sizes: bool = True,
+) -> Iterator[Probe]:
+    """Inputs, with the model's outputs, that tell something of outputs of which the runs so far tell nothing.
+
+    Args:
+        runner: the model.
+        specs: its inputs.
+        found: the runs so far.
+        silent: which outputs a list of runs tells nothing of.
+        seed: of random numbers.
+        domains: values that inputs may take.
+        sizes: dynamic dims may have other sizes.
+    """
+    runs = [p.outputs for p in found]
+    left = set(silent(runs))
+    sized = [replace(s, shape=np.shape(found[0].feeds[s.name])) for s in specs]
+    open_at = [(s.name, i) for s in specs for i, d in enumerate(s.shape or ()) if not isinstance(d, int) and sizes]
+    for feeds in telling_feeds(sized, open_at, seed, domains, {}) if left else ():
+        try:
+            outputs = runner.run(feeds)
+        except OnnxToolError:
+            continue
+        still = set(silent([*runs, outputs]))
+        if left - still:
+            runs.append(outputs)
+            left = still
+            yield Probe(feeds, outputs)
+        if not left:
+            return
 
 
 def telling_feeds(
