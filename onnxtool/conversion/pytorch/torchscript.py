@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnxtool.conversion.opset import raise_opset
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.pytorch.custom_operators import with_custom_symbolics
 from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
@@ -111,7 +112,9 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
     model.advice = f"{ADVICE}." if scripted(model) else f"{ADVICE}, or use {_OTHER}."
     _forget_traced_sizes(model, graph)
     if options.opset is not None and options.opset > written:
-        _raise_opset(graph, options.opset)
+        graph = raise_opset(graph, options.opset)
+        if graph.opset_imports.get("", 0) != options.opset:
+            raise UsageError(f"--opset {options.opset}: the TorchScript exporter ends at opset {written}.")
     return graph
 
 
@@ -176,12 +179,3 @@ def _forget_traced_sizes(model: TorchModel, graph: ir.Model) -> None:
             sure = (isinstance(name, int) and name not in traced) or name in known
             dims.append(name if sure and name is not None else f"{spec.name}_dim_{axis}")
         value.shape = ir.Shape(dims)
-
-
-def _raise_opset(graph: ir.Model, opset: int) -> None:
-    import onnxscript.version_converter
-
-    with quiet(0):
-        onnxscript.version_converter.convert_version(graph, opset)
-    if graph.opset_imports.get("", 0) != opset:
-        raise UsageError(f"--opset {opset}: the TorchScript exporter ends at opset {TORCHSCRIPT_OPSETS[1]}.")

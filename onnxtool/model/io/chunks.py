@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.errors import ResourceError
 from onnxtool.model.io.atomic import fill, locked, replace, settled, staged
-from onnxtool.model.io.serialize import large_initializers, to_proto
-from onnxtool.model.io.tensor_bytes import sendable
+from onnxtool.model.io.serialize import externalized, large_initializers, rename_data, take_in_small
 from onnxtool.model.io.write import check_output, digest_synced, remove_left_data
 from onnxtool.model.provenance.digest import DIGEST_KEY, seal
 
@@ -26,7 +25,7 @@ def save_chunked(model: ir.Model, path: Path, limit: int) -> int:
     rename of the .onnx file replaces all of them.
 
     Args:
-        model: what to write; unchanged.
+        model: what to write.
         path: where to.
         limit: bytes of one data file.
 
@@ -40,6 +39,7 @@ def save_chunked(model: ir.Model, path: Path, limit: int) -> int:
     path = settled(Path(path))
     check_output(path)
     model.metadata_props.pop(DIGEST_KEY, None)
+    take_in_small(model)
     groups = _groups(large_initializers(model), limit)
     mark = secrets.token_hex(4)
     finals = [path.with_name(f"{path.name}.{mark}.{number:04d}.data") for number in range(len(groups))]
@@ -47,7 +47,9 @@ def save_chunked(model: ir.Model, path: Path, limit: int) -> int:
         with ExitStack() as stack:
             parts = [stack.enter_context(staged(final)) for final in finals]
             temporary = stack.enter_context(staged(path))
-            payload = _written(model, groups, parts, finals)
+            proto = externalized(model, list(zip(groups, parts, strict=True)))
+            rename_data(proto, {part.name: final.name for part, final in zip(parts, finals, strict=True)})
+            payload = proto.SerializeToString()
             body = payload + seal(payload, [digest_synced(part) for part in parts])
             fill(temporary, body)
             size = len(body) + sum(p.stat().st_size for p in parts)
@@ -73,32 +75,6 @@ def _groups(values: list[ir.Value], limit: int) -> list[list[ir.Value]]:
         groups[-1].append(value)
         room -= size
     return groups
-
-
-def _written(model: ir.Model, groups: list[list[ir.Value]], parts: list[Path], finals: list[Path]) -> bytes:
-    """Write the data files; the model that refers to them by their final names."""
-    import onnx_ir as ir
-
-    originals = [[v.const_value for v in group] for group in groups]
-    try:
-        for group, tensors, part, final in zip(groups, originals, parts, finals, strict=True):
-            given = [sendable(t) for t in tensors if t is not None]
-            outside = ir.external_data.convert_tensors_to_external(given, part.parent, part.name)
-            for value, tensor in zip(group, outside, strict=True):
-                value.const_value = ir.ExternalTensor(
-                    final.name,
-                    tensor.offset,
-                    tensor.length,
-                    tensor.dtype,
-                    shape=tensor.shape,
-                    name=value.name or "",
-                    base_dir=final.parent,
-                )
-        return bytes(to_proto(model).SerializeToString())
-    finally:
-        for group, tensors in zip(groups, originals, strict=True):
-            for value, original in zip(group, tensors, strict=True):
-                value.const_value = original
 
 
 def _bring_in(parts: list[Path], finals: list[Path], temporary: Path, path: Path) -> None:

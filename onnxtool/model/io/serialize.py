@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import onnx
 
 from onnxtool.model.io import map_types
 from onnxtool.model.io.tensor_bytes import sendable
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import all_tensors
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -37,32 +40,41 @@ def take_in_small(model: ir.Model) -> None:
                 value.const_value = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name)
 
 
-def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
-    """Write the large weights to `data`, one after the other, and give the model that refers to them."""
-    import onnx_ir as ir
+def externalized(model: ir.Model, groups: Sequence[tuple[Sequence[ir.Value], Path]]) -> onnx.ModelProto:
+    """Write initializers to data files, one after the other, and give the model that refers to them.
 
-    values = large_initializers(model)
-    originals = [value.const_value for value in values]
-    external = ir.external_data.convert_tensors_to_external(
-        [sendable(t) for t in originals if t is not None], data.parent, data.name
-    )
+    Args:
+        model: unchanged afterwards.
+        groups: initializers, and the file that they go into.
+    """
+    originals = [(value, value.const_value) for values, _ in groups for value in values]
     try:
-        for value, tensor in zip(values, external, strict=True):
-            value.const_value = tensor
+        for values, data in groups:
+            _move(values, data)
         return to_proto(model)
     finally:
-        for value, original in zip(values, originals, strict=True):
+        for value, original in originals:
             value.const_value = original
+
+
+def rename_data(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    """Let references to data files name other ones."""
+    for tensor in all_tensors(proto, DEFAULT):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = names.get(entry.value, entry.value)
 
 
 def move_out(model: ir.Model, data: Path) -> None:
     """Write the large weights to `data` and leave references in the model, in place: frees the memory they took."""
+    _move(large_initializers(model), data)
+
+
+def _move(values: Sequence[ir.Value], data: Path) -> None:
     import onnx_ir as ir
 
-    values = large_initializers(model)
-    external = ir.external_data.convert_tensors_to_external(
-        [sendable(v.const_value) for v in values if v.const_value is not None], data.parent, data.name
-    )
+    tensors = [sendable(v.const_value) for v in values if v.const_value is not None]
+    external = ir.external_data.convert_tensors_to_external(tensors, data.parent, data.name)
     for value, tensor in zip(values, external, strict=True):
         value.const_value = tensor
 

@@ -22,13 +22,13 @@ from onnxtool.model.io.serialize import (
     externalized,
     large_initializers,
     move_out,
+    rename_data,
     take_in_small,
     to_proto,
     weight_bytes,
 )
 from onnxtool.model.provenance.digest import DIGEST_KEY, file_digest, seal, sealed
-from onnxtool.model.safety.limits import DEFAULT, PROTOBUF_LIMIT
-from onnxtool.model.safety.tensors import all_tensors
+from onnxtool.model.safety.limits import PROTOBUF_LIMIT
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -140,15 +140,12 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple
         if spill is not None and fits and bytes_in(model, spill) > 0.9 * spill.stat().st_size:
             data, proto = spill, to_proto(model)
         else:
-            data, proto = fresh, externalized(model, fresh)
+            data, proto = fresh, externalized(model, [(large_initializers(model), fresh)])
         digest = digest_synced(data)
         # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
         with locked(path.parent):
             final = _fresh_data_name(path)
-            for tensor in all_tensors(proto, DEFAULT):
-                for entry in tensor.external_data:
-                    if entry.key == "location" and entry.value == data.name:
-                        entry.value = final.name
+            rename_data(proto, {data.name: final.name})
             body = proto.SerializeToString()
             end = seal(body, [digest])
             if spare is not None and len(body) + len(end) + data.stat().st_size > spare[0]:
