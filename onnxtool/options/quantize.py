@@ -127,6 +127,9 @@ class QuantizeOptions:
         kind="share",
         metavar="SHARE",
     )
+    confidence: float = proof_option(
+        0.95, "Of what is said to be lost at most, by which the budget is judged.", low=0.5, high=0.9999
+    )
     time_limit: float = speed_option(
         100.0, "auto: seconds to search for (a bundle: 300).", low=1.0, modes=("auto",), bundle="too"
     )

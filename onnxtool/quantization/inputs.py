@@ -19,6 +19,7 @@ from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.ir.editing import hold_arrays
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.options.quantize import QuantizeOptions
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
 from onnxtool.quantization.preprocess.constant_fills import loading
@@ -50,6 +51,7 @@ class QuantizationInputs:
         threads: for timing.
         session: the providers to run candidates on.
         kinds: what outputs are for, where the user says so.
+        confidence: of what is said to be lost at most.
     """
 
     source: ModelFile
@@ -60,6 +62,7 @@ class QuantizationInputs:
     threads: int
     session: SessionOptions = DEFAULT
     kinds: Mapping[str, OutputKind] = field(default_factory=dict)
+    confidence: float = CONFIDENCE
 
     @property
     def is_large(self) -> bool:
@@ -79,7 +82,8 @@ class QuantizationInputs:
 
     def probes(self) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""
-        return self._random if self.data is None else self.data.limited(FIDELITY_SAMPLES)
+        data = self.task.data if self.data is None and self.task is not None else self.data
+        return self._random if data is None else data.limited(FIDELITY_SAMPLES)
 
     @cached_property
     def _random(self) -> DataSource:
@@ -132,12 +136,12 @@ def open_inputs(
     if asked.eval_data is not None:
         column = asked.labels if isinstance(asked.labels, str) else None
         labelled = open_data(asked.eval_data, specs, images=images, label=column)
-        task = open_task(asked.eval_data, labelled, asked.labels, asked.metric)
+        task = open_task(asked.eval_data, labelled, asked.labels, asked.metric, asked.confidence)
     elif asked.labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
     prepared = _prepared(source, original, level, asked.mode == "float16")
     timed = replace(session, spinning="runs")
-    return QuantizationInputs(source, original, prepared, opened, task, asked.threads, timed, kinds)
+    return QuantizationInputs(source, original, prepared, opened, task, asked.threads, timed, kinds, asked.confidence)
 
 
 def _open(source: ModelFile, original: ir.Model, asked: QuantizeOptions, images: ImageOptions) -> DataSource | None:

@@ -27,7 +27,7 @@ from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyB
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.latency import LatencyRatio
-from onnxtool.report.quantize import QuantizeReport, TaskMetric
+from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.casting_runner import CastingRunner
 from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.providers.resolve import CPU
@@ -107,7 +107,7 @@ def finish(
         probes = probes if judged is None else probes.limited(_PROBES_OF_KNOWN)
         probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
     # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
-    judge = FidelityEvaluator(job.original, float_runner, probes, batch=1, kinds=job.kinds)
+    judge = FidelityEvaluator(job.original, float_runner, probes, batch=1, kinds=job.kinds, confidence=job.confidence)
 
     def fit(expected: Outputs, actual: Outputs) -> None:
         wrong = outputs_fit(expected, actual, judge.detections.names if judge.detections else ())
@@ -118,8 +118,8 @@ def finish(
     fidelity = fidelity if judged is None else replace(judged, outputs=fidelity.outputs)
     metric = None if known is None else known.metric
     if job.task is not None and metric is None:
-        base = job.task.score(float_runner)
-        metric = TaskMetric(job.task.name, base, job.task.score(runner), len(job.task.labels))
+        outputs = [job.task.predict(r) for r in (float_runner, runner)]
+        metric = job.task.compared(outputs[0], outputs[1], DEFAULT_DROP if max_drop is None else max_drop)
     latency = None if known is None else known.latency
     if latency is None and not recipe.form:
         before, after = (session_run(r, judge.feeds[0]) for r in (float_runner, runner))
@@ -231,6 +231,7 @@ def _report(
         recipe=recipe.without_measurements().to_dict(),
         bytes_before=before,
         bytes_after=before,
+        confidence=job.confidence,
         quantized=quantized,
         kernels={},
         latency=None,

@@ -26,6 +26,8 @@ class Fidelity:
         expected_drop: loss of accuracy to expect, with the float model's own probabilities as the truth; None
             where no output holds classes.
         sequences: `agreement` is of characters in what a CTC decoder reads off, not of single steps.
+        flips_at_most: share of other classes (1 - `agreement`) at most, at the confidence asked for.
+        drop_at_most: `expected_drop` at most, likewise; it counts what is near a tie and did not flip.
         detection_f1: F1 against the float model of scores over 0.3, 0.5 or 0.7, the worst; None where no output holds
             scores.
         outputs: each output by itself.
@@ -54,6 +56,8 @@ class Fidelity:
     samples: int
     channel_db: float = float("inf")
     expected_drop: float | None = None
+    flips_at_most: float | None = None
+    drop_at_most: float | None = None
     detection_f1: float | None = None
     sequences: bool = False
     outputs: tuple[TensorDifference, ...] = ()
@@ -80,12 +84,16 @@ class TaskMetric:
         float_value: of the float model.
         value: of the quantized model.
         samples: number of labelled samples.
+        drop_at_most: what is lost at most, at the confidence asked for; None where it cannot be told.
+        needed: labelled samples that would show that the budget is kept; None where these do, or none would.
     """
 
     name: str
     float_value: float
     value: float
     samples: int
+    drop_at_most: float | None = None
+    needed: int | None = None
 
     @property
     def drop(self) -> float:
@@ -131,6 +139,7 @@ class QuantizeReport(Report, kind="quantize", version=2):
         summary: the recipe that was applied, in one line.
         recipe: the same in full, without ranges (those are in the file that --recipe writes).
         budget: the accuracy budget in words; empty when none was set.
+        confidence: of what is said to be lost at most.
         bytes_before: size of the float model on disk.
         bytes_after: size of the quantized model.
         quantized: per operator type, (nodes quantized, nodes of that type).
@@ -161,6 +170,7 @@ class QuantizeReport(Report, kind="quantize", version=2):
     fidelity: Fidelity | None
     metric: TaskMetric | None = None
     budget: str = ""
+    confidence: float = 0.95
     frontier: tuple[Candidate, ...] = ()
     calibration: str = ""
     recipe_file: str = ""

@@ -36,6 +36,7 @@ def _facts(report: QuantizeReport, kernels: int | None) -> Sequence[tuple[str, s
         ("quantized", ", ".join(f"{done} of {n} {op}" for op, (done, n) in report.quantized.items())),
         ("kernels", shown + (f" and {plural(rest, 'other kind')}" if rest > 0 else "")),
         ("ranges", report.calibration),
+        ("accuracy", _accuracy(report)),
         ("error", _error(report.fidelity)),
         ("budget", report.budget),
         ("recipe file", report.recipe_file),
@@ -125,6 +126,27 @@ def _not_run(report: QuantizeReport) -> str:
     """How many candidates could not be built or run, and why the first of them could not."""
     failed = [c for c in report.frontier if c.note and c.fidelity is None and c.latency is None]
     return f"{len(failed)} of {len(report.frontier)}: {failed[0].note}" if failed else ""
+
+
+def _accuracy(report: QuantizeReport) -> str:
+    """What is lost at most, in one line; of labels, else of classes."""
+    metric, found = report.metric, report.fidelity
+    level = f"{report.confidence * 100:g} %"
+    if metric is not None:
+        name = "" if metric.name == "accuracy" else f"{metric.name} "
+        change = f"{name}{metric.float_value * 100:.1f} % -> {metric.value * 100:.1f} %"
+        samples = plural(metric.samples, "sample")
+        if metric.drop_at_most is None:
+            return f"{change}  ({samples})"
+        more = f"; {metric.needed:,} would show the budget" if metric.needed else ""
+        return f"{change}  (loses at most {max(metric.drop_at_most, 0) * 100:.1f} points, {level}, {samples}{more})"
+    if found is None or found.agreement is None or found.drop_at_most is None:
+        return ""
+    what = "characters" if found.sequences else "classes"
+    return (
+        f"same {what} {found.agreement * 100:.1f} %  (loses at most {found.drop_at_most * 100:.2f} points by "
+        f"float's own probabilities, {level}, {plural(found.samples, 'sample')})"
+    )
 
 
 def _error(found: Fidelity | None) -> str:

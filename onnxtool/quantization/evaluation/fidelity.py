@@ -29,6 +29,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import InputError
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import counting_boxes
 from onnxtool.quantization.evaluation.class_agreement import are_distributions
 from onnxtool.quantization.evaluation.column_noise import are_alike, are_of_one_length, within_scores
@@ -70,8 +71,10 @@ class FidelityEvaluator:
         batch: int = 8,
         limit: int = 256_000_000,
         kinds: Mapping[str, OutputKind] | None = None,
+        confidence: float = CONFIDENCE,
     ) -> None:
         """Run the float model; `kinds` says what outputs are for where the graph is not to be asked."""
+        self.confidence = confidence
         try:
             self._observe(runner, data, batch, limit)
         except InputError:
@@ -97,6 +100,7 @@ class FidelityEvaluator:
         }
         self.kinds |= dict.fromkeys(self._one_length, OutputKind.VECTORS)
         self._alike = {name for name in long if alike[name]}
+        self._units = {name for name, same in alike.items() if not same}
         self.detections = Detections.of(model.graph, self.outputs)
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
         self.kinds |= dict(kinds or {})
@@ -156,17 +160,12 @@ class FidelityEvaluator:
                     view.add(right, np.asarray(actual[name]), rows, boxes.get(name))
             judgement.batches += 1
         samples = sum(map(_rows, self.feeds[: judgement.batches], self.outputs))
-        return _summary(list(views.values()), samples)
+        return _summary(list(views.values()), samples, self.confidence)
 
     def _statistics(self, name: str, kind: OutputKind, detailed: bool) -> OutputStatistics:
-        return OutputStatistics(
-            name,
-            kind,
-            detailed,
-            self._scores[name],
-            name in self._alike,
-            kind is OutputKind.VECTORS and name in self._one_length,
-        )
+        one_length = kind is OutputKind.VECTORS and name in self._one_length
+        alike, units = name in self._alike, name in self._units
+        return OutputStatistics(name, kind, detailed, self._scores[name], alike, one_length, units)
 
     def _batches_of_a_first_look(self) -> int:
         places = sum(
@@ -209,7 +208,7 @@ def _rows(feeds: Mapping[str, np.ndarray], outputs: Outputs) -> int:
     return shared.pop() if len(first) == 1 and shared else 1
 
 
-def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
+def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> Fidelity:
     floats = [v for v in views if v.is_float]
     classes = [v.classes for v in views if v.classes.total]
     vectors = [v.vectors for v in floats if v.kind is OutputKind.VECTORS]
@@ -228,6 +227,8 @@ def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
         samples=samples,
         channel_db=min((v.channel_db for v in judged or floats), default=float("inf")),
         expected_drop=max((c.expected_drop for c in classes), default=None),
+        flips_at_most=max((c.flips_at_most(confidence) for c in classes), default=None),
+        drop_at_most=max((c.drop_at_most(confidence) for c in classes), default=None),
         detection_f1=min((s.f1 for s in scores if s.f1 is not None), default=None),
         detection_cost=max((s.cost for s in scores if s.cost is not None), default=None),
         detections=min((s.count for s in scores), default=0),

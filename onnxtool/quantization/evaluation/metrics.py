@@ -28,19 +28,19 @@ def accuracy(outputs: Outputs, labels: np.ndarray) -> float:
     Raises:
         InputError: no output fits the labels.
     """
-    return float((_chosen(outputs, labels) == labels).mean())
+    return float((chosen(outputs, labels) == labels).mean())
 
 
 def f1(outputs: Outputs, labels: np.ndarray) -> float:
     """F1 of the second of two classes; of more classes the mean of each one's (macro), as scikit-learn has them."""
-    chosen = _chosen(outputs, labels)
-    classes = np.union1d(labels, chosen)
+    found = chosen(outputs, labels)
+    classes = np.union1d(labels, found)
     if set(classes.tolist()) <= {0, 1}:
         classes = np.array([1])
     scores = []
     for one in classes:
-        hits = int(((chosen == one) & (labels == one)).sum())
-        either = int((chosen == one).sum() + (labels == one).sum())
+        hits = int(((found == one) & (labels == one)).sum())
+        either = int((found == one).sum() + (labels == one).sum())
         scores.append(2 * hits / either if either else 0.0)
     return float(np.mean(scores))
 
@@ -159,7 +159,8 @@ def _with_classes(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     raise InputError(_no_fit(outputs, labels))
 
 
-def _chosen(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+def chosen(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+    """The classes that an output names, of the labels' shape."""
     for name, array in outputs.items():
         if array.shape[:-1] == labels.shape and array.ndim == labels.ndim + 1:
             _check_classes(name, array.shape[-1], labels)

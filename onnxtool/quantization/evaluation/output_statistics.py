@@ -38,6 +38,7 @@ class OutputStatistics:
         scores: which of its columns lie within [0, 1], or whether all do.
         alike: its columns vary about as much as one another, and there are as many as a vector has.
         one_length: its rows are all of one length.
+        units: its columns do not vary alike, so that none of them is larger than another in any sense.
     """
 
     name: str
@@ -46,6 +47,7 @@ class OutputStatistics:
     scores: np.ndarray
     alike: bool = False
     one_length: bool = False
+    units: bool = False
     difference: Difference = field(init=False)
     is_float: bool = False
     power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
@@ -78,7 +80,7 @@ class OutputStatistics:
         noise = actual - right
         pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
         self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
-        classes = self.kind in (OutputKind.CLASSES, OutputKind.LINEAR)
+        classes = self.kind is OutputKind.CLASSES or (self.kind is OutputKind.LINEAR and not self.units)
         if classes and right.ndim == 1 and len(right) != rows:
             right, actual, noise = right[None], actual[None], noise[None]  # one sample's classes, without a batch
         if classes and right.ndim >= 2 and right.shape[-1] > 1 and boxes is None:
@@ -88,6 +90,8 @@ class OutputStatistics:
             self.vectors.add(right, actual)
         elif self.kind is OutputKind.DETECTIONS:
             pass  # counted by rows
+        elif self.kind is OutputKind.LINEAR:
+            pass  # each column by itself
         elif boxes is not None:
             self._add_boxes(right, actual, boxes)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
-from onnxtool.quantization.evaluation.metrics import METRICS
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE, paired_bound, resampled_bound, samples_to_show
+from onnxtool.quantization.evaluation.metrics import METRICS, chosen
+from onnxtool.report.quantize import TaskMetric
 from onnxtool.runtime.data.open_data import read_labels
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.runner import Runner
 from onnxtool.user_code import load_function
 
@@ -33,11 +37,14 @@ def samples_axis(output: np.ndarray, rows: int) -> int:
 class LabelledTask:
     """Labelled data and the metric that judges outputs on it; higher is better."""
 
-    def __init__(self, data: DataSource, labels: np.ndarray, metric: Metric, name: str) -> None:
+    def __init__(
+        self, data: DataSource, labels: np.ndarray, metric: Metric, name: str, confidence: float = CONFIDENCE
+    ) -> None:
         self.data = data
         self.labels = labels
         self.metric = metric
         self.name = name
+        self.confidence = confidence
 
     def score(self, runner: Runner) -> float:
         """The metric of a model.
@@ -45,13 +52,59 @@ class LabelledTask:
         Raises:
             InputError: the labels do not fit the outputs.
         """
+        return self._value(self.predict(runner), self.labels)
+
+    def predict(self, runner: Runner) -> Outputs:
+        """The outputs of a model on all samples."""
         try:
             gathered = self._gathered(runner, BATCH)
         except InputError:
             gathered = self._gathered(runner, 1)  # some models declare any batch and take 1 only
         try:
-            outputs = {name: np.concatenate(parts, axis=self._axes[name]) for name, parts in gathered.items()}
-            return float(self.metric(outputs, self.labels))
+            return {name: np.concatenate(parts, axis=self._axes[name]) for name, parts in gathered.items()}
+        except ValueError as error:
+            raise InputError(f"the metric {self.name} failed: {type(error).__name__}: {error}") from error
+
+    def compared(self, before: Outputs, after: Outputs, limit: float) -> TaskMetric:
+        """What a candidate has lost, and at most; `limit` is what it may lose.
+
+        Args:
+            before: what the float model gave on all samples.
+            after: what the candidate gave.
+            limit: 0.01 is one point.
+        """
+        found = TaskMetric(
+            self.name, self._value(before, self.labels), self._value(after, self.labels), len(self.labels)
+        )
+        bound = self._drop_at_most(before, after)
+        if bound is None:
+            return found
+        needed = samples_to_show(found.samples, found.drop, bound, limit) if bound > limit else None
+        return replace(found, drop_at_most=bound, needed=needed)
+
+    def _drop_at_most(self, before: Outputs, after: Outputs) -> float | None:
+        if self.name == "accuracy" and self.labels.ndim == 1:
+            hits = [chosen(outputs, self.labels) == self.labels for outputs in (before, after)]
+            return paired_bound(hits[0], hits[1], self.confidence)
+        count = len(self.labels)
+        if self.name == "map" or count < 2:
+            return None  # its labels are objects, not samples
+
+        def drop(indices: np.ndarray) -> float:
+            parts = [
+                {name: np.take(a, indices, axis=self._axes.get(name, 0)) for name, a in outputs.items()}
+                for outputs in (before, after)
+            ]
+            try:
+                return self._value(parts[0], self.labels[indices]) - self._value(parts[1], self.labels[indices])
+            except InputError:
+                return float("nan")  # labels of one class only
+
+        return resampled_bound(drop, count, self.confidence)
+
+    def _value(self, outputs: Outputs, labels: np.ndarray) -> float:
+        try:
+            return float(self.metric(outputs, labels))
         except InputError:
             raise
         except Exception as error:
@@ -70,7 +123,13 @@ class LabelledTask:
         return found
 
 
-def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, metric: str | Metric) -> LabelledTask:
+def open_task(
+    data: Any,
+    source: DataSource,
+    labels: str | np.ndarray | None,
+    metric: str | Metric,
+    confidence: float = CONFIDENCE,
+) -> LabelledTask:
     """Labelled data for judging.
 
     Args:
@@ -79,6 +138,7 @@ def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, me
         labels: name of the labels' array in the same .npz file, or the labels.
         metric: a name in `metrics.METRICS` ("accuracy": argmax over the last axis of the first output that fits the
             labels), or "file.py:function" of (outputs by name, labels) -> float, or such a function.
+        confidence: of what is lost at most.
 
     Raises:
         InputError: no such labels, or another number of them than samples.
@@ -90,10 +150,10 @@ def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, me
     if metric != "map" and source.count is not None and array.shape[:1] != (source.count,):
         raise InputError(f"{source.label}: {source.count} samples, but labels of shape {list(array.shape)}.")
     if callable(metric):
-        return LabelledTask(source, array, metric, getattr(metric, "__name__", "metric"))
+        return LabelledTask(source, array, metric, getattr(metric, "__name__", "metric"), confidence)
     if metric in METRICS:
-        return LabelledTask(source, array, METRICS[metric], metric)
+        return LabelledTask(source, array, METRICS[metric], metric, confidence)
     script, colon, function = os.fspath(metric).rpartition(":")
     if not colon or not script.endswith(".py"):
         raise UsageError(f"--metric {metric}: choose {', '.join(METRICS)}, or name a function: file.py:function.")
-    return LabelledTask(source, array, load_function(Path(script), function), metric)
+    return LabelledTask(source, array, load_function(Path(script), function), metric, confidence)

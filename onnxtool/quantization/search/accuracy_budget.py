@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -10,7 +11,7 @@ from onnxtool.report.quantize import Fidelity, TaskMetric
 
 DEFAULT_DROP = 0.01  # one point
 # Without labels. Where a flip costs next to nothing by the float model's own probabilities (two tokens that it holds
-# for equally likely), more of them are allowed; both numbers leave room for a small sample.
+# for equally likely), more of them are allowed. For scores both numbers leave room for a small sample.
 _SAFETY = 10
 _MOST_FLIPS = 5
 # With so little noise, what flips are near ties, which float decides by chance too: a few dozen samples of an unsure
@@ -41,6 +42,34 @@ class Samples(Enum):
 
 
 @dataclass(frozen=True)
+class Fault:
+    """What breaks a budget.
+
+    Attributes:
+        text: what it is, and by how much.
+        excess: how many times what is allowed, by which the nearest miss is told; comparable about.
+    """
+
+    text: str
+    excess: float
+
+
+def _flips(seen: Fidelity) -> float:
+    assert seen.agreement is not None
+    return 1 - seen.agreement if seen.flips_at_most is None else seen.flips_at_most
+
+
+def _cost(seen: Fidelity) -> float:
+    if seen.drop_at_most is not None:
+        return seen.drop_at_most
+    return float("inf") if seen.expected_drop is None else seen.expected_drop
+
+
+def _points(share: float) -> str:
+    return f"{share * 100:.2g} points"
+
+
+@dataclass(frozen=True)
 class AccuracyBudget:
     """What may be lost.
 
@@ -55,51 +84,62 @@ class AccuracyBudget:
 
     def allows(self, fidelity: Fidelity, metric: TaskMetric | None = None) -> bool:
         """True when a candidate keeps the budget."""
-        if metric is not None:
-            return metric.drop <= self.max_drop + 1e-12
-        if not self._scores(fidelity) or not self._vectors(fidelity):
-            return False
-        if fidelity.total_shift is not None and fidelity.total_shift > _MOST_SHIFT * self.max_drop:
-            return False
-        if fidelity.agreement is None or fidelity.expected_drop is None:
-            return fidelity.margin_db >= 0
-        sure = fidelity.agreement >= 1 - self.max_drop
-        if sure and fidelity.sequences:
-            return True
-        safety, flips = self._ties(fidelity.channel_db >= _CLOSE_DB)
-        harmless = fidelity.expected_drop <= self.max_drop / safety and fidelity.agreement >= 1 - flips * self.max_drop
-        return (sure or harmless) and fidelity.margin_db >= 0
+        return not self.faults(fidelity, metric)
 
-    def _scores(self, fidelity: Fidelity) -> bool:
+    def faults(self, fidelity: Fidelity, metric: TaskMetric | None = None) -> tuple[Fault, ...]:
+        """What breaks the budget; empty when it is kept.
+
+        With labels the bound of the loss decides. Where so few cannot show that, the loss that was measured has to
+        be within the budget, and what the outputs would cost without labels.
+        """
+        if metric is None:
+            return tuple(self._faults_of_outputs(fidelity))
+        if metric.drop_at_most is not None and metric.drop_at_most <= self.max_drop + 1e-12:
+            return ()
+        if metric.drop > self.max_drop + 1e-12:
+            return (Fault(f"{metric.name} loses {_points(metric.drop)}", metric.drop / max(self.max_drop, 1e-9)),)
+        return tuple(AccuracyBudget(self.max_drop)._faults_of_outputs(fidelity))
+
+    def _faults_of_outputs(self, seen: Fidelity) -> Iterator[Fault]:
+        yield from self._faults_of_scores(seen)
+        if seen.vector_cosine is not None and seen.vector_cosine < VECTOR_COSINE:
+            yield Fault(f"vectors: cosine {seen.vector_cosine:.3g}", (1 - seen.vector_cosine) / (1 - VECTOR_COSINE))
+        if seen.neighbours is not None and seen.neighbours < NEIGHBOURS:
+            yield Fault(f"{seen.neighbours:.0%} of neighbours kept", (1 - seen.neighbours) / (1 - NEIGHBOURS))
+        if seen.total_shift is not None and seen.total_shift > _MOST_SHIFT * self.max_drop:
+            yield Fault(f"the sum of a map is {seen.total_shift:.2%} off", seen.total_shift / self.max_drop)
+        flips = None if seen.agreement is None or seen.expected_drop is None else _flips(seen)
+        if flips is not None and flips <= self.max_drop + 1e-12 and seen.sequences:
+            return
+        if seen.margin_db < 0:
+            where = seen.weakest or "the output"
+            yield Fault(f"{where} has {-seen.margin_db:.1f} dB less than it needs", 10 ** (-seen.margin_db / 10))
+        if flips is None or flips <= self.max_drop + 1e-12 or seen.agreement is None:
+            return
+        most = _MOST_FLIPS_CLOSE if seen.channel_db >= _CLOSE_DB else _MOST_FLIPS
+        cost, share = _cost(seen), 1 - seen.agreement
+        if cost > self.max_drop + 1e-12:
+            yield Fault(f"other classes cost {_points(cost)} at most", cost / max(self.max_drop, 1e-9))
+        if share > most * self.max_drop + 1e-12:
+            yield Fault(f"{share:.1%} of classes are others", share / max(most * self.max_drop, 1e-9))
+
+    def _faults_of_scores(self, seen: Fidelity) -> Iterator[Fault]:
         """Whether the same is found over a threshold, or what is found or not costs next to nothing."""
         # Of a small object a few pixels at its rim are much, and cost nothing.
-        costly = fidelity.sample_cost is None or fidelity.sample_cost > self.max_drop / _SAFETY_CLOSE
-        if fidelity.sample_f1 is not None and fidelity.sample_f1 < 1 - self.max_drop and costly:
-            return False
-        if fidelity.rare_shift is not None and fidelity.rare_shift > _RARE_SHIFT * self.max_drop:
-            return False
-        if fidelity.detection_f1 is None:
-            return True
-        close = fidelity.channel_db >= _CLOSE_DB
+        costly = seen.sample_cost is None or seen.sample_cost > self.max_drop / _SAFETY_CLOSE
+        if seen.sample_f1 is not None and seen.sample_f1 < 1 - self.max_drop and costly:
+            yield Fault(f"F1 of {seen.sample_f1:.3f} in each picture", (1 - seen.sample_f1) / max(self.max_drop, 1e-9))
+        if seen.rare_shift is not None and seen.rare_shift > _RARE_SHIFT * self.max_drop:
+            yield Fault(f"high scores move by {seen.rare_shift:.3f}", seen.rare_shift / (_RARE_SHIFT * self.max_drop))
+        if seen.detection_f1 is None:
+            return
+        close = seen.channel_db >= _CLOSE_DB
         # Of a few dozen, one is as much as two in a hundred.
-        flipped = _MOST_FLIPPED_CLOSE if close and fidelity.detections < _MANY_FOUND else 1
-        if fidelity.detection_f1 >= 1 - flipped * self.max_drop:
-            return True
-        safety, flips = self._ties(close)
-        near_ties = fidelity.detection_cost is not None and fidelity.detection_cost <= self.max_drop / safety
-        return near_ties and fidelity.detection_f1 >= 1 - flips * self.max_drop
-
-    @staticmethod
-    def _ties(close: bool) -> tuple[int, int]:
-        """What flips that cost next to nothing may be: a share of the loss to stay within, and times that loss."""
-        return (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
-
-    @staticmethod
-    def _vectors(fidelity: Fidelity) -> bool:
-        """Whether the angles and the neighbours of vectors are kept."""
-        if fidelity.vector_cosine is not None and fidelity.vector_cosine < VECTOR_COSINE:
-            return False
-        return fidelity.neighbours is None or fidelity.neighbours >= NEIGHBOURS
+        flipped = _MOST_FLIPPED_CLOSE if close and seen.detections < _MANY_FOUND else 1
+        safety, flips = (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
+        near_ties = seen.detection_cost is not None and seen.detection_cost <= self.max_drop / safety
+        if seen.detection_f1 < 1 - (max(flips, flipped) if near_ties else flipped) * self.max_drop:
+            yield Fault(f"F1 of {seen.detection_f1:.3f} of scores", (1 - seen.detection_f1) / max(self.max_drop, 1e-9))
 
     def is_clearly_outside(self, fidelity: Fidelity) -> bool:
         """True when a first look shows a candidate to be far outside, so that measuring it closely is idle."""
@@ -136,11 +176,10 @@ class AccuracyBudget:
         """The budget in one sentence."""
         points = f"{self.max_drop * 100:g} point{'' if self.max_drop == 0.01 else 's'}"
         if self.labelled:
-            return f"at most {points} below float on the labelled data"
+            return f"at most {points} below float on the labelled data, by the end of the interval"
         return (
-            f"on held-out calibration samples, same argmax on {100 - self.max_drop * 100:g} % (or flips that cost at "
-            f"most {self.max_drop * 100 / _SAFETY:g} points by the float model's own probabilities, "
-            f"{self.max_drop * 100 / _SAFETY_CLOSE:g} where the outputs are within {_CLOSE_DB:g} dB) and "
+            f"on held-out calibration samples, at most {self.max_drop * 100:g} % other classes by the interval's end, "
+            f"or others that cost at most {points} by the float model's own probabilities, and "
             f"{CLASSES_DB:g} dB; outputs that are not classes: {VALUES_DB:g} dB in the weakest column ({TARGETS_DB:g} "
             f"of a linear layer's or of scores, {ALIKE_DB:g} of many that vary alike) and the same detections; "
             f"vectors: cosine {VECTOR_COSINE:g} and "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from onnxtool.options.quantize import ResultLimits
 from onnxtool.quantization.evaluation.fidelity import noise_share
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.side_by_side import SHORT
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -138,6 +139,17 @@ def dominates(a: RecipeTrial, b: RecipeTrial) -> bool:
 def is_faster(latency: LatencyRatio, timed_again: bool) -> bool:
     """Whether the best is surely faster than float: with room to spare where there was no time to time it again."""
     return latency.high < (1.0 if timed_again else _TIMED_QUICKLY)
+
+
+def nearest_miss(budget: AccuracyBudget, trials: Sequence[RecipeTrial]) -> str:
+    """What broke the budget in the candidate that came nearest to it."""
+    misses = []
+    for trial in trials:
+        faults = () if trial.fidelity is None else budget.faults(trial.fidelity, trial.metric)
+        if faults:
+            worst = max(faults, key=lambda f: f.excess)
+            misses.append((worst.excess, f"; the nearest, {trial.name}: {worst.text}"))
+    return min(misses, default=(0.0, ""))[1]
 
 
 def not_faster(name: str, latency: LatencyRatio) -> str:

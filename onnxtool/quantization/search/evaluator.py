@@ -23,6 +23,7 @@ from onnxtool.quantization.search.side_by_side import SHORT, TINY, TOO_CLOSE, be
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
+from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.runner import OnnxRunner
 
 _MORE = 2  # timings of tiny models with fresh sessions
@@ -110,7 +111,7 @@ class CandidateEvaluator:
         self.trials: list[RecipeTrial] = []
         self.after_trial: Callable[[], None] = lambda: None
         self.clock = clock or TimeBudget(float("inf"))
-        self._float_metric: float | None = None
+        self._float_outputs: Outputs | None = None
         self._sample = job.probes().first()
         self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
         self._opened = OpenedCandidates(self.build, job.runner)
@@ -299,10 +300,10 @@ class CandidateEvaluator:
         task = self.job.task
         if task is None or trial.metric is not None:
             return trial.metric
-        if self._float_metric is None:
-            self._float_metric = task.score(self.reference)
-        value = task.score(self.session(trial))
-        trial.metric = TaskMetric(task.name, self._float_metric, value, len(task.labels))
+        if self._float_outputs is None:
+            self._float_outputs = task.predict(self.reference)
+        outputs = task.predict(self.session(trial))
+        trial.metric = task.compared(self._float_outputs, outputs, self.budget.max_drop)
         return trial.metric
 
 

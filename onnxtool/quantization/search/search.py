@@ -76,7 +76,9 @@ def search(
     least = judged if judged > HELD_OUT_SAMPLES else FIDELITY_SAMPLES
     held_out = job.probes() if job.data is None else job.split(least)[1]
     shown = held_out.limited(judged).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
-    judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(values))
+    judge = FidelityEvaluator(
+        job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(values), confidence=job.confidence
+    )
     table = None if target is None else table_named(target)
     guess = None
     if target is not None:

@@ -43,6 +43,7 @@ from onnxtool.quantization.search.choice import (
     TIMING_AGAIN,
     finalists,
     is_faster,
+    nearest_miss,
     not_faster,
     surely_faster,
     surely_slower,
@@ -387,6 +388,7 @@ class RecipeSearch:
             verdict = "no recipe keeps the accuracy budget"
             if clock.cuts:
                 verdict += f", of the {len(self.evaluator.trials)} tried within the time limit"
+            verdict += nearest_miss(self.budget, self.evaluator.trials)
         elif winner.latency is not None and not is_faster(winner.latency, timed_again):
             best = None
             verdict = not_faster(winner.name, winner.latency)

@@ -21,7 +21,7 @@ from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
-from onnxtool.report.quantize import Fidelity, TaskMetric
+from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource
 from tests.quantization.quant_models import build, weights
@@ -375,7 +375,7 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0, margin_db=
     [
         (GOOD, True),
         (replace(GOOD, agreement=0.97, expected_drop=0.0006), True),
-        (replace(GOOD, agreement=0.97, expected_drop=0.004), False),
+        (replace(GOOD, agreement=0.97, expected_drop=0.011), False),
         (replace(GOOD, agreement=0.93, expected_drop=0.0, channel_db=28.0), False),
         (replace(GOOD, channel_db=19.9, margin_db=-0.1), False),
         (replace(GOOD, agreement=None, expected_drop=None, margin_db=-0.1), False),
@@ -388,12 +388,6 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0, margin_db=
 )
 def test_the_budget_without_labels(fidelity: Fidelity, allowed: bool) -> None:
     assert AccuracyBudget(0.01).allows(fidelity) is allowed
-
-
-def test_the_budget_with_labels_looks_at_the_metric_alone() -> None:
-    bad = replace(GOOD, agreement=0.5, channel_db=3.0)
-    assert AccuracyBudget(0.01, labelled=True).allows(bad, TaskMetric("accuracy", 0.95, 0.945, 100))
-    assert not AccuracyBudget(0.01, labelled=True).allows(GOOD, TaskMetric("accuracy", 0.95, 0.93, 100))
 
 
 def test_a_model_that_declares_any_batch_and_takes_one_is_judged_sample_by_sample() -> None:

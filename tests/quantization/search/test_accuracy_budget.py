@@ -25,12 +25,12 @@ def fidelity(db: float, agreement: float | None = None, drop: float | None = Non
     ("db", "agreement", "drop", "allowed"),
     [
         (24, 0.995, 0.005, True),  # hardly any flips
-        (24, 0.96, 0.0005, True),  # flips that cost nothing
-        (24, 0.96, 0.002, False),
+        (24, 0.96, 0.01, True),  # flips that cost less than the budget
+        (24, 0.96, 0.011, False),
         (24, 0.94, 0.0005, False),
         (19, 0.995, 0.0, False),
-        (33, 0.94, 0.002, True),  # near ties
-        (33, 0.94, 0.004, False),
+        (33, 0.94, 0.01, True),  # near ties
+        (33, 0.94, 0.011, False),
         (33, 0.88, 0.0005, False),
     ],
 )
@@ -77,8 +77,38 @@ def test_what_is_far_outside_is_not_measured_closely(
 def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
     texts = replace(fidelity(3, 0.991, 0.009), sequences=True)
     assert AccuracyBudget().allows(texts) and not AccuracyBudget().allows(replace(texts, agreement=0.989))
-    assert AccuracyBudget(0.02).allows(fidelity(0, 0.0, 1.0), TaskMetric("accuracy", 0.9, 0.88, 100))
-    assert not AccuracyBudget(0.02).allows(fidelity(50), TaskMetric("accuracy", 0.9, 0.8799, 100))
+
+
+@pytest.mark.parametrize(
+    ("value", "at_most", "db", "allowed"),
+    [
+        (0.89, 0.02, 0, True),  # the labels show it, whatever the outputs look like
+        (0.89, 0.021, 50, True),  # they do not, and the outputs do
+        (0.89, 0.021, 0, False),
+        (0.8799, 0.03, 50, False),  # more is lost than was allowed
+        (0.89, None, 50, True),
+        (0.89, None, 0, False),
+    ],
+)
+def test_the_bound_of_the_labels_decides_or_what_outputs_would_cost(
+    value: float, at_most: float | None, db: float, allowed: bool
+) -> None:
+    metric = TaskMetric("accuracy", 0.9, value, 100, at_most)
+    assert AccuracyBudget(0.02, labelled=True).allows(fidelity(db), metric) is allowed
+
+
+def test_flips_are_judged_by_the_end_of_their_interval() -> None:
+    seen = replace(fidelity(40, 1.0, 0.0), flips_at_most=0.046, drop_at_most=0.02)
+    (fault,) = AccuracyBudget().faults(seen)
+    assert "cost 2 points" in fault.text and fault.excess == pytest.approx(2)
+    assert AccuracyBudget().allows(replace(seen, flips_at_most=0.01))
+    assert AccuracyBudget().allows(replace(seen, drop_at_most=0.01))
+
+
+def test_what_breaks_the_budget_is_named() -> None:
+    seen = replace(fidelity(12), weakest="y[3]")
+    (fault,) = AccuracyBudget().faults(seen)
+    assert fault.text == "y[3] has 13.0 dB less than it needs"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +116,8 @@ def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
     [
         (fidelity(22.1, 0.995, 0.005), True),
         (fidelity(21.9, 0.995, 0.005), False),  # 2 dB of room
-        (fidelity(25, 0.994, 0.005), False),  # half of a point
-        (fidelity(25, 0.975, 0.0005), True),  # flips that cost nothing, half as many
+        (fidelity(25, 0.994, 0.0051), False),  # half of a point
+        (fidelity(25, 0.975, 0.005), True),  # flips that cost nothing, half as many
         (fidelity(25, 0.974, 0.0005), False),
         (fidelity(27.1), True),
         (fidelity(26.9), False),
@@ -120,12 +150,12 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (fidelity(24.9), False),
         (fidelity(20.0, 0.99, 0.5), True),
         (fidelity(19.9, 0.99, 0.5), False),
-        (fidelity(30.0, 0.9, 0.0025), True),  # so close that flips are near ties
+        (fidelity(30.0, 0.9, 0.01), True),  # so close that flips are near ties
         (fidelity(29.9, 0.9, 0.0025), False),
         (replace(fidelity(5, 0.99, 0.5), sequences=True), True),
         (replace(fidelity(20, 0.95, 0.001), sequences=True), True),  # characters that cost nothing
         (replace(fidelity(19, 0.98, 0.001), sequences=True), False),
-        (replace(fidelity(20, 0.98, 0.01), sequences=True), False),
+        (replace(fidelity(20, 0.98, 0.011), sequences=True), False),
         (replace(fidelity(40, 1.0, 0.0), margin_db=0), True),
         (replace(fidelity(40), margin_db=0), True),
         (replace(fidelity(40), margin_db=-0.1), False),

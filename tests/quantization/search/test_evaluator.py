@@ -18,7 +18,7 @@ from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.opened_candidates import Built
 from onnxtool.report.measurement.latency import LatencyRatio
-from onnxtool.report.quantize import Fidelity
+from onnxtool.report.quantize import Fidelity, TaskMetric
 
 
 def ratio(value: float, before: float = 1e-4) -> LatencyRatio:
@@ -137,8 +137,12 @@ def test_a_new_trial_knows_nothing() -> None:
 def test_the_float_model_is_scored_once(evaluator: Laboratory) -> None:
     scored: list[Any] = []
     evaluator.job.task = cast(
-        Any, SimpleNamespace(name="accuracy", labels=[1, 2], score=lambda r: scored.append(r) or 0.5)
-    )  # type: ignore[misc]
+        Any,
+        SimpleNamespace(
+            predict=lambda r: scored.append(r) or {},  # type: ignore[func-returns-value]
+            compared=lambda _before, _after, limit: TaskMetric("accuracy", 0.5, 0.5, 2, limit),
+        ),
+    )
     for smooth in (0.1, 0.2, 0.1):
         metric = evaluator.score(evaluator.attempt(smooth))
         assert metric is not None and metric.drop == 0
