@@ -42,7 +42,7 @@ class Samples(Enum):
 
 
 @dataclass(frozen=True)
-class Fault:
+class BudgetFault:
     """What breaks a budget.
 
     Attributes:
@@ -86,7 +86,7 @@ class AccuracyBudget:
         """True when a candidate keeps the budget."""
         return not self.faults(fidelity, metric)
 
-    def faults(self, fidelity: Fidelity, metric: TaskMetric | None = None) -> tuple[Fault, ...]:
+    def faults(self, fidelity: Fidelity, metric: TaskMetric | None = None) -> tuple[BudgetFault, ...]:
         """What breaks the budget; empty when it is kept.
 
         With labels the bound of the loss decides. Where so few cannot show that, the loss that was measured has to
@@ -97,40 +97,46 @@ class AccuracyBudget:
         if metric.drop_at_most is not None and metric.drop_at_most <= self.max_drop + 1e-12:
             return ()
         if metric.drop > self.max_drop + 1e-12:
-            return (Fault(f"{metric.name} loses {_points(metric.drop)}", metric.drop / max(self.max_drop, 1e-9)),)
+            return (BudgetFault(f"{metric.name} loses {_points(metric.drop)}", metric.drop / max(self.max_drop, 1e-9)),)
         return tuple(AccuracyBudget(self.max_drop)._faults_of_outputs(fidelity))
 
-    def _faults_of_outputs(self, seen: Fidelity) -> Iterator[Fault]:
+    def _faults_of_outputs(self, seen: Fidelity) -> Iterator[BudgetFault]:
         yield from self._faults_of_scores(seen)
         if seen.vector_cosine is not None and seen.vector_cosine < VECTOR_COSINE:
-            yield Fault(f"vectors: cosine {seen.vector_cosine:.3g}", (1 - seen.vector_cosine) / (1 - VECTOR_COSINE))
+            yield BudgetFault(
+                f"vectors: cosine {seen.vector_cosine:.3g}", (1 - seen.vector_cosine) / (1 - VECTOR_COSINE)
+            )
         if seen.neighbours is not None and seen.neighbours < NEIGHBOURS:
-            yield Fault(f"{seen.neighbours:.0%} of neighbours kept", (1 - seen.neighbours) / (1 - NEIGHBOURS))
+            yield BudgetFault(f"{seen.neighbours:.0%} of neighbours kept", (1 - seen.neighbours) / (1 - NEIGHBOURS))
         if seen.total_shift is not None and seen.total_shift > _MOST_SHIFT * self.max_drop:
-            yield Fault(f"the sum of a map is {seen.total_shift:.2%} off", seen.total_shift / self.max_drop)
+            yield BudgetFault(f"the sum of a map is {seen.total_shift:.2%} off", seen.total_shift / self.max_drop)
         flips = None if seen.agreement is None or seen.expected_drop is None else _flips(seen)
         if flips is not None and flips <= self.max_drop + 1e-12 and seen.sequences:
             return
         if seen.margin_db < 0:
             where = seen.weakest or "the output"
-            yield Fault(f"{where} has {-seen.margin_db:.1f} dB less than it needs", 10 ** (-seen.margin_db / 10))
+            yield BudgetFault(f"{where} has {-seen.margin_db:.1f} dB less than it needs", 10 ** (-seen.margin_db / 10))
         if flips is None or flips <= self.max_drop + 1e-12 or seen.agreement is None:
             return
         most = _MOST_FLIPS_CLOSE if seen.channel_db >= _CLOSE_DB else _MOST_FLIPS
         cost, share = _cost(seen), 1 - seen.agreement
         if cost > self.max_drop + 1e-12:
-            yield Fault(f"other classes cost {_points(cost)} at most", cost / max(self.max_drop, 1e-9))
+            yield BudgetFault(f"other classes cost {_points(cost)} at most", cost / max(self.max_drop, 1e-9))
         if share > most * self.max_drop + 1e-12:
-            yield Fault(f"{share:.1%} of classes are others", share / max(most * self.max_drop, 1e-9))
+            yield BudgetFault(f"{share:.1%} of classes are others", share / max(most * self.max_drop, 1e-9))
 
-    def _faults_of_scores(self, seen: Fidelity) -> Iterator[Fault]:
+    def _faults_of_scores(self, seen: Fidelity) -> Iterator[BudgetFault]:
         """Whether the same is found over a threshold, or what is found or not costs next to nothing."""
         # Of a small object a few pixels at its rim are much, and cost nothing.
         costly = seen.sample_cost is None or seen.sample_cost > self.max_drop / _SAFETY_CLOSE
         if seen.sample_f1 is not None and seen.sample_f1 < 1 - self.max_drop and costly:
-            yield Fault(f"F1 of {seen.sample_f1:.3f} in each picture", (1 - seen.sample_f1) / max(self.max_drop, 1e-9))
+            yield BudgetFault(
+                f"F1 of {seen.sample_f1:.3f} in each picture", (1 - seen.sample_f1) / max(self.max_drop, 1e-9)
+            )
         if seen.rare_shift is not None and seen.rare_shift > _RARE_SHIFT * self.max_drop:
-            yield Fault(f"high scores move by {seen.rare_shift:.3f}", seen.rare_shift / (_RARE_SHIFT * self.max_drop))
+            yield BudgetFault(
+                f"high scores move by {seen.rare_shift:.3f}", seen.rare_shift / (_RARE_SHIFT * self.max_drop)
+            )
         if seen.detection_f1 is None:
             return
         close = seen.channel_db >= _CLOSE_DB
@@ -139,7 +145,9 @@ class AccuracyBudget:
         safety, flips = (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
         near_ties = seen.detection_cost is not None and seen.detection_cost <= self.max_drop / safety
         if seen.detection_f1 < 1 - (max(flips, flipped) if near_ties else flipped) * self.max_drop:
-            yield Fault(f"F1 of {seen.detection_f1:.3f} of scores", (1 - seen.detection_f1) / max(self.max_drop, 1e-9))
+            yield BudgetFault(
+                f"F1 of {seen.detection_f1:.3f} of scores", (1 - seen.detection_f1) / max(self.max_drop, 1e-9)
+            )
 
     def is_clearly_outside(self, fidelity: Fidelity) -> bool:
         """True when a first look shows a candidate to be far outside, so that measuring it closely is idle."""
