@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -75,7 +74,7 @@ def convert(
     output = as_path(output)
     io.check_model_output(output)
     options = _with_settings(options, settings)
-    clock = _Clock()
+    clock = progress.StageClock()
     with progress.task("converting", 4) as task:
         opened, adapter, model = _open(source, options)
         clock.stop("load")
@@ -222,15 +221,3 @@ def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> Resource
     if options.factory is not None or options.trust or opened.model is not None:
         return OWN
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
-
-
-class _Clock:
-    """Seconds since the last stop, by stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def stop(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage], self._last = now - self._last, now

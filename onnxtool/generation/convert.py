@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -117,10 +116,9 @@ class _Conversion:
     ) -> None:
         self.source, self.output, self.trust, self.adapter, self.apart = source, output, trust, adapter, apart
         self.text, self.rtol = text, rtol
-        self.seconds: dict[str, float] = {}
+        self.clock = progress.StageClock()
         self.refused: list[str] = []
         self.notes: list[str] = []
-        self._last = time.perf_counter()
 
     def run(self, task: progress.Task) -> BundleReport:
         # mobius has no form for adapters.
@@ -135,19 +133,19 @@ class _Conversion:
             if direct:  # the first builder works while the reference is loaded
                 first = stack.enter_context(builders.start(candidates[0], self.source.path, staged, tied, self.apart))
             reference = SourceGenerator(self.source, trust=self.trust, adapter=self.adapter)
-            self._clock("load")
+            self.clock.stop("load")
             task.advance()
             folder = self.source.path
             if not direct:
                 folder = prepared
                 reference.save(prepared)
-                self._clock("prepare")
+                self.clock.stop("prepare")
             best: tuple[Bundle, _Proof, str] | None = None
             for builder in candidates:
                 if first is None:
                     first = stack.enter_context(builders.start(builder, folder, staged, reference.tied, self.apart))
                 said, first = first.wait(), None
-                self._clock("build")
+                self.clock.stop("build")
                 if said is not None or not (staged / CONFIG).is_file():
                     self.refused.append(f"{builder.name}: {said or 'wrote no ' + CONFIG}")
                     _empty(staged)
@@ -162,12 +160,12 @@ class _Conversion:
                     self.refused.append(f"{builder.name}: {error}".replace(f"{staged}{os.sep}", ""))
                     _empty(staged)
                     continue
-                self._clock("prove")
+                self.clock.stop("prove")
                 fault = proof.fault(self.rtol)
                 if not fault:
                     if self.source.gguf and proof.losses is not None:
                         self._keep_blocks(bundle, proof.losses, prepared)
-                        self._clock("keep blocks")
+                        self.clock.stop("keep blocks")
                     task.advance()
                     return self._finished(staged, bundle, reference, proof, builder.name)
                 self.refused.append(f"{builder.name}: {fault}")
@@ -282,13 +280,8 @@ class _Conversion:
             perplexity=proof.perplexity,
             notes=tuple(notes),
             warnings=warnings,
-            seconds=dict(self.seconds),
+            seconds=dict(self.clock.seconds),
         )
-
-    def _clock(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
-        self._last = now
 
 
 def _empty(folder: Path) -> None:

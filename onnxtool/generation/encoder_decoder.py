@@ -8,7 +8,6 @@ decoder takes the same tokens.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -82,26 +81,25 @@ def convert_encoder_decoder(
     verify_unpickled(source, verify_weights(source), trust)
     verify_declared_sizes(source / "config.json", config, source)
     size = sum(f.stat().st_size for f in source.glob("*.safetensors"))
-    seconds: dict[str, float] = {}
+    clock = progress.StageClock()
     with (
         staged_folder(output) as staged,
         guarded("converting the encoder-decoder", size, pace=_PACE),
         progress.task("converting", 3) as steps,
     ):
-        began = time.perf_counter()
         model = _load(source, task, trust)
-        seconds["load"] = time.perf_counter() - began
+        clock.stop("load")
         steps.advance()
         try:
             export_graphs(model, staged, _inputs(model, source, 9))
         except Exception as error:
             line = one_line(error, 200)
             raise UnsupportedError(f"{source}: PyTorch cannot export it ({type(error).__name__}: {line}).") from error
-        seconds["build"] = time.perf_counter() - began - seconds["load"]
+        clock.stop("build")
         steps.advance()
         proofs = tuple(_proven(staged, model, source))
-        seconds["prove"] = time.perf_counter() - began - sum(seconds.values())
-        report = _report(source, output, model, proofs, rtol, seconds)
+        clock.stop("prove")
+        report = _report(source, output, model, proofs, rtol, clock.seconds)
         if not all(p.within(rtol) for p in proofs):
             return report
         for file in sorted(source.iterdir()):

@@ -15,14 +15,13 @@ from onnxtool.generation.folder import staged_folder
 from onnxtool.generation.generate import generate
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model.provenance.metadata import versions
-from onnxtool.model.provenance.sbom import sbom
 from onnxtool.packaging.kind import constants, filled
 from onnxtool.packaging.kinds.fastapi import application_command, slug
 from onnxtool.packaging.kinds.kserve import KServe
 from onnxtool.packaging.manifest import Manifest, write_manifest
-from onnxtool.packaging.output_folder import package_name, verify_output
+from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
 from onnxtool.packaging.server_process import ServerProcess
-from onnxtool.report.package import PackageProof, PackageReport, Started, WrittenPackage
+from onnxtool.report.package import PackageProof, PackageReport, Started
 from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.client import V2Client
 from onnxtool.runtime.protocol_v2.tensors import load_json
@@ -77,15 +76,8 @@ def package_bundle(
         shutil.copytree(bundle, staged / "model")
         _write(staged, opened, called, golden, kind)
         started = _prove(staged, golden, fresh)
-        files = sorted(f for f in staged.rglob("*") if f.is_file())
-        made = WrittenPackage(
-            kind=kind,
-            folder=str(output),
-            files=tuple(f.relative_to(staged).as_posix() for f in files),
-            bytes=sum(f.stat().st_size for f in files),
-            proof=PackageProof(started, len(golden), (), True),
-            commands=_COMMANDS[kind],
-        )
+        proof = PackageProof(started, len(golden), (), True)
+        made = describe_package(staged, output, kind, proof, _COMMANDS[kind])
         report = PackageReport(str(bundle), (made,), workers=1, threads=cpu.usable_cores())
         record_provenance(staged, f"package --for {kind}", bundle, report, earlier=bundle)
     return report
@@ -128,8 +120,7 @@ def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, A
     readme = filled("every/README.md", values)
     readme = readme.replace("`golden/` holds recorded inputs and outputs", "`golden.json` holds recorded texts")
     (folder / "README.md").write_text(readme, encoding="utf-8")
-    document = json.dumps(sbom(folder / "model" / bundle.model.name), indent=2)
-    (folder / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
+    write_sbom(folder, f"model/{bundle.model.name}")
     write_manifest(folder, Manifest("fastapi-bundle", name, f"model/{bundle.model.name}", [], []))
 
 

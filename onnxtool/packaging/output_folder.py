@@ -1,12 +1,15 @@
-"""Where a package goes, and what it calls its model."""
+"""Where a package goes, what it calls its model, and what the report says of it."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from onnxtool.errors import UsageError
+from onnxtool.model.provenance.sbom import sbom
 from onnxtool.packaging.manifest import is_package
+from onnxtool.report.package import PackageProof, WrittenPackage
 
 
 def package_name(path: Path, given: str | None) -> str:
@@ -29,3 +32,24 @@ def verify_output(folder: Path) -> None:
         raise UsageError(f"{folder}: is a link that leads nowhere.")
     if folder.is_dir() and any(folder.iterdir()) and not is_package(folder):
         raise UsageError(f"{folder}: is not empty and not a package; choose another folder.")
+
+
+def write_sbom(folder: Path, model: str) -> None:
+    """The bill of materials of a package's model, which lies at this place in its folder."""
+    document = json.dumps(sbom(folder / model), indent=2)
+    (folder / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
+
+
+def describe_package(
+    staged: Path, folder: Path, kind: str, proof: PackageProof, commands: tuple[str, ...]
+) -> WrittenPackage:
+    """What the report says of a package.
+
+    Args:
+        staged: where its files are now.
+        folder: where they will be.
+        kind, proof, commands: as of `WrittenPackage`.
+    """
+    files = sorted(f for f in staged.rglob("*") if f.is_file())
+    names = tuple(f.relative_to(staged).as_posix() for f in files)
+    return WrittenPackage(kind, str(folder), names, sum(f.stat().st_size for f in files), proof, commands)

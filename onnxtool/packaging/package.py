@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +21,14 @@ from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
-from onnxtool.model.provenance.sbom import sbom
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.figures import measure_figures
 from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, write_manifest
-from onnxtool.packaging.output_folder import package_name, verify_output
+from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
+from onnxtool.runtime.empty_inputs import empty_sizes
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner, closing
@@ -142,14 +140,12 @@ def _subject(
 
 def _takes_empty(path: Path, specs: Sequence[TensorSpec], options: SessionOptions) -> bool:
     """Whether a model runs on every dynamic dim of 0; tried in a process that it may crash."""
-    names = {dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)}
-    sizes: list[dict[str, Any]] = [{"dims": dict.fromkeys(zero, 0)} for zero in (*([n] for n in sorted(names)), names)]
-    if any(spec.shape is None or None in spec.shape for spec in specs):
-        sizes += [{"batch": 0}, {"length": 0}]
+    sizes = empty_sizes(specs)
+    together = {name: 0 for size in sizes for name in size.get("dims", ())}
     try:
         worker = Worker(path, options)
         with closing(worker):
-            for size in sizes:
+            for size in (*sizes, {"dims": together}):
                 worker.run(random_feeds(specs, **size))
     except OnnxToolError:
         return False
@@ -173,8 +169,7 @@ def _write(
         kind.write(staged, subject)
         record(subject.path, staged / "golden", data=data, seed=seed, options=options)
         (staged / "README.md").write_text(_readme(kind, subject), encoding="utf-8")
-        document = json.dumps(sbom(staged / place), indent=2)
-        (staged / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
+        write_sbom(staged, place)
         proof = _prove(kind, staged, subject, tolerance, options)
         if not proof.equal:
             worst = next((d for d in proof.outputs if not d.ok), None)
@@ -184,15 +179,7 @@ def _write(
                 f"--for {kind.name}: gives other answers than {subject.path}: {worst.name!r} "
                 f"{worst.note or f'is off by up to {worst.max_abs:.3g}'}; nothing was written."
             )
-        files = sorted(f for f in staged.rglob("*") if f.is_file())
-        made = WrittenPackage(
-            kind=kind.name,
-            folder=str(folder),
-            files=tuple(f.relative_to(staged).as_posix() for f in files),
-            bytes=sum(f.stat().st_size for f in files),
-            proof=proof,
-            commands=kind.commands,
-        )
+        made = describe_package(staged, folder, kind.name, proof, kind.commands)
         report = PackageReport(str(subject.path), (made,), subject.figures.workers, subject.figures.threads)
         record_provenance(staged, f"package --for {kind.name}", subject.path, report)
     return made

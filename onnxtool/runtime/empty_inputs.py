@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from onnxtool.model.proto_nodes import all_nodes
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+
+    from onnxtool.model.spec import TensorSpec
 
 # The kernels of ONNX Runtime 1.31 that abort on a batch or a sequence of 0; DynamicQuantizeLSTM is one of them. Of 178
 # operators run on empty inputs no other did, but for attention without heads and convolutions without channels.
@@ -64,3 +66,13 @@ def refuse_empty(feeds: Mapping[str, np.ndarray], aborting: str) -> None:
             f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing: the runtime's {aborting} would end "
             "the whole process on it. Give at least one."
         )
+
+
+def empty_sizes(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    """Sizes for `random_feeds` at which inputs are empty: each named dim at 0, and, where dims have no name, the first
+    ones or the others.
+    """
+    names = {dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)}
+    found: list[dict[str, Any]] = [{"dims": {name: 0}} for name in sorted(names)]
+    nameless = any(spec.shape is None or None in spec.shape for spec in specs)
+    return found + ([{"batch": 0}, {"length": 0}] if nameless else [])

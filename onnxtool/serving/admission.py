@@ -111,10 +111,11 @@ def admit(path: Path, copy: Path, options: SessionOptions) -> None:
     """
     done, report = run_command("check", str(copy), options=options)
     if done.returncode != 0:
-        raise InputError(f"{path}: does not pass onnxtool check: {_reason(done, report).replace(str(copy), str(path))}")
+        raise InputError(f"{path}: does not pass onnxtool check: {failure(done, report).replace(str(copy), str(path))}")
 
 
-def _reason(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -> str:
+def failure(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -> str:
+    """Why a command has failed: the first error of its report, else the last line that it has written."""
     try:
         faults = [f for f in report["findings"] if f["severity"] == "error"]
         failed = [s for s in report["stages"] if s["state"] == "failed"]
@@ -175,7 +176,7 @@ def verify_equal(old: Path, new: Path, path: Path, options: SessionOptions) -> N
     if done.returncode:
         off = [o for o in report.get("outputs", ()) if not o["ok"]]
         detail = f": {off[0]['name']!r} is off by up to {float(off[0]['max_abs']):.3g}" if off else ""
-        detail = detail or f": {_reason(done, {})}" * (done.returncode != 1)
+        detail = detail or f": {failure(done, {})}" * (done.returncode != 1)
         raise InputError(
             f"{path}: gives other answers than the model that is served{detail}. "
             "A model that is meant to differ needs --reload interface."

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +23,7 @@ from onnxtool.generation.verify import BUNDLE_RTOL, follow
 from onnxtool.options.serve import Reload, ServeOptions
 from onnxtool.runtime.protocol_v2.tensors import load_json
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.serving.admission import Signature
+from onnxtool.serving.admission import Signature, failure, run_command
 from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.chat_requests import (
@@ -43,7 +41,6 @@ from onnxtool.serving.targets import ServeTarget
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
-_TRIAL_SECONDS = 600
 
 
 class _Loaded:
@@ -352,12 +349,6 @@ def _succeed(old: _Loaded, new: _Loaded, rule: Reload) -> None:
 
 def _try_alone(target: ServeTarget) -> None:
     """Generate a token in a process of its own, where a malformed bundle can crash or hang alone."""
-    command = [sys.executable, "-m", "onnxtool", "run", str(target.path), "--prompt", "a", "--max-tokens", "1", "-q"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise InputError(f"{target.path}: one token took longer than {_TRIAL_SECONDS} s.") from error
+    done, _ = run_command("run", str(target.path), "--prompt=a", "--max-tokens=1", options=SessionOptions())
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        said = lines[-1].removeprefix("error: ") if lines else f"exit code {done.returncode}"
-        raise InputError(f"{target.path}: does not generate: {said[:300]}")
+        raise InputError(f"{target.path}: does not generate: {failure(done, {})}")

@@ -19,6 +19,7 @@ import onnxruntime as ort
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
+from onnxtool.runtime.empty_inputs import empty_sizes
 from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import classify, first_line
@@ -298,8 +299,9 @@ def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> frozenset[tuple[st
 def _empty_inputs_taken(worker: Worker) -> set[frozenset[tuple[str, int]]]:
     """The ways to be empty that a model takes: tried with each dynamic dim, and with all of one place, at 0."""
     taken = set()
-    for feeds in _empty_trials(worker.inputs):
+    for sizes in empty_sizes(worker.inputs):
         try:
+            feeds = random_feeds(worker.inputs, **sizes)
             worker.run(feeds)
         except OnnxToolError:
             continue
@@ -307,15 +309,3 @@ def _empty_inputs_taken(worker: Worker) -> set[frozenset[tuple[str, int]]]:
     if not worker.alive:
         worker.restart()
     return taken
-
-
-def _empty_trials(specs: Sequence[TensorSpec]) -> Iterator[Feeds]:
-    names = {dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)}
-    choices: list[dict[str, Any]] = [{"dims": {name: 0}} for name in sorted(names)]
-    if any(spec.shape is None or None in spec.shape for spec in specs):
-        choices += [{"batch": 0}, {"length": 0}]
-    for choice in choices:
-        try:
-            yield random_feeds(specs, **choice)
-        except OnnxToolError:
-            continue
