@@ -53,7 +53,7 @@ FINALISTS = 5
 TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
 COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
 _TIMED_QUICKLY = 0.95  # of float's latency: one short timing under load has been off by as much
-_PATIENCE = 3.0  # times the usual seconds, for a timing that was unclear
+_PATIENCE, _MOST_PATIENCE = 3.0, 300.0  # times the usual seconds, for a timing that was unclear: each time as many more
 
 
 def finalists(near: list[RecipeTrial]) -> list[RecipeTrial]:
@@ -81,7 +81,7 @@ def surely_faster(
 ) -> RecipeTrial | None:
     """The winner among candidates that were timed together; where it is not surely faster than float, one that is.
 
-    What remains unclear is timed once more, and longer.
+    What remains unclear is timed again, longer each time, until it is settled or the time is over.
 
     Args:
         evaluator: times them.
@@ -91,11 +91,20 @@ def surely_faster(
     winner = winner_of(finalists)
     if winner is None or winner.latency is None or winner.latency.high < 1.0:
         return winner
-    unclear = winner.latency.low < 1.0
-    if unclear and evaluator.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
-        evaluator.time_again(finalists, _PATIENCE)
+    patience = _PATIENCE
+    while _is_unclear(finalists) and evaluator.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
+        evaluator.time_again(finalists, patience)
+        patience *= _PATIENCE
+        if patience > _MOST_PATIENCE:
+            break
     sure = [t for t in finalists if t.latency is not None and t.latency.high < 1.0]
     return winner_of(sure) or winner_of(finalists)
+
+
+def _is_unclear(finalists: Sequence[RecipeTrial]) -> bool:
+    """Whether none is surely faster than float, and some may be."""
+    latencies = [t.latency for t in finalists if t.latency is not None]
+    return not any(one.high < 1.0 for one in latencies) and any(one.low < 1.0 for one in latencies)
 
 
 def surely_slower(a: RecipeTrial, b: RecipeTrial) -> bool:

@@ -61,7 +61,7 @@ def with_fusions(
         for fusions in evaluator.fusable if choices is None else choices:
             if in_time():
                 recipe = replace(trial.recipe, fuse=fusions)
-                tried.append(evaluator.try_out(f"{trial.name}, {fusions} fused", recipe, like=tried))
+                tried.append(evaluator.try_out(f"{trial.name}, {fusions} fused", recipe))
     fastest = min(tried, key=lambda t: t.speed)
     return fastest if fastest.speed < trial.speed * CLEARLY_FASTER else trial
 

@@ -119,7 +119,13 @@ def time_leaders(
     if not short:
         seconds = min(patience * _FINAL_SECONDS, left)
         timings = _alternate(
-            opened(0, range(count)), sample, threads, seconds, 7, lambda found: _ranked(found, _FINAL_SETTLED)
+            opened(0, range(count)),
+            sample,
+            threads,
+            seconds,
+            7,
+            lambda found: _ranked(found, _FINAL_SETTLED),
+            maximum=math.ceil(patience * _MOST_ROUNDS),
         )
         return [_against_float(paired_ratio(t, timings[0]), timings[0], t, threads) for t in timings[1:]]
     blocks = _in_blocks(opened, count, sample, threads, min(patience * _BLOCK_SECONDS, left / _BLOCKS))
@@ -181,6 +187,7 @@ def _alternate(
     seconds: float,
     minimum: int,
     enough: Callable[[list[Ratio]], bool],
+    maximum: int = _MOST_ROUNDS,
 ) -> list[Timing]:
     """Rounds until `enough` holds for the ratios of all others to the first."""
     calls = [session_run(runner, sample) for runner in runners]
@@ -190,7 +197,7 @@ def _alternate(
         calls,
         budget=seconds,
         minimum=minimum,
-        maximum=_MOST_ROUNDS,
+        maximum=maximum,
         warmup=1,
         clock=clock_for(threads),
         enough=lambda timings: enough([paired_ratio(t, timings[0]) for t in timings[1:]]),

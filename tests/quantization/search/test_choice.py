@@ -68,7 +68,7 @@ def test_what_was_not_judged_neither_dominates_nor_is_dominated() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "asked"),
-    [(0.98, 1.0, 1), (0.98, 0.999, 0), (1.0, 1.01, 0), (0.999, 1.01, 1)],
+    [(0.98, 1.0, 5), (0.98, 0.999, 0), (1.0, 1.01, 0), (0.999, 1.01, 5)],
 )
 def test_a_gain_is_unclear_while_its_interval_holds_one(low: float, high: float, asked: int) -> None:
     found, unclear = evaluator(), trial("unclear")
@@ -207,7 +207,8 @@ def test_a_longer_timing_takes_three_times_as_long_and_leaves_time_for_what_foll
     found.clock = SimpleNamespace(allows=lambda *args: told.append(args) or True)
     found.time_again = lambda trials, patience: told.append(patience)
     surely_faster(found, [trial("unclear", 0.99, half=0.05)], fastest)
-    assert told == [("choice", "a longer timing", 2), 3.0]
+    asked = ("choice", "a longer timing", 2)
+    assert told == [asked, 3.0, asked, 9.0, asked, 27.0, asked, 81.0, asked, 243.0], "until it is settled"
     assert (TIMING_AGAIN, COMPACTING, FINALISTS) == (1, 1, 5)
     assert "unclear" not in not_faster("x", LatencyRatio(1.1, 1.0, 1.2, 1.0, 1.1, 1))
 
