@@ -14,7 +14,8 @@ from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.report.bundle.convert import Perplexity
 
-_BUNDLED = "prose.txt"
+_BUNDLED, _KINDS = "prose.txt", "kinds.txt"
+_LEAST_PARAGRAPHS = 8
 _WINDOW = 256  # tokens that are predicted from one another
 MOST_TOKENS = 8192
 _MAX_BYTES = 1 << 24
@@ -37,6 +38,26 @@ def load_text(path: Path | None) -> tuple[str, str]:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from error
+
+
+def load_split_text(path: Path | None) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Name and content of a text that chooses between candidates, and of one that gives the verdict on the choice.
+
+    Every other paragraph each, so that both have all kinds of text: of the bundled ones prose, dialogue, code, and two
+    other languages.
+
+    Raises:
+        InputError: as `load_text`.
+    """
+    name, text = load_text(path)
+    if path is None:
+        name, text = "bundled texts", text + "\n\n" + (bundled_folder() / _KINDS).read_text(encoding="utf-8")
+    mark = "\n\n" if text.count("\n\n") >= _LEAST_PARAGRAPHS else "\n"
+    parts = text.split(mark)
+    if len(parts) < 2:
+        parts = [text[: len(text) // 2], text[len(text) // 2 :]]
+    choosing, judging = mark.join(parts[::2]), mark.join(parts[1::2])
+    return (f"{name}, every other paragraph", choosing), (f"{name}, the other paragraphs", judging)
 
 
 def perplexity(

@@ -31,13 +31,14 @@ from onnxtool.generation.quantization.block_weights import (
     write_blocks,
 )
 from onnxtool.generation.quantization.calibration import input_moments, sampled_tokens
-from onnxtool.generation.quantization.perplexity import divergence, load_text, perplexity, ratio
+from onnxtool.generation.quantization.perplexity import divergence, load_split_text, perplexity, ratio
 from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.generation.verify import follow
 from onnxtool.model import io
 from onnxtool.quantization.algorithms.smooth_quant import smooth
 from onnxtool.quantization.algorithms.weight_only import BlockFormat
+from onnxtool.report.bundle.convert import Perplexity
 from onnxtool.report.bundle.quantize import BundleCandidate, BundleQuantizeReport, GroupSensitivity
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
@@ -56,7 +57,7 @@ _MOST_SMOOTHED = 4 << 30
 _SMOOTHING = 0.4  # share of the inputs' range that goes into the weights
 _SMOOTHING_TEXTS = 4  # of the calibration texts: a mean square of each input needs no more
 _EQUAL = 1e-6  # nats; smoothing changes nothing but rounding
-_AS_FAST = 0.97  # a candidate that is so near the fastest may win by its size
+_AS_FAST = 0.97  # a candidate that is so near the fastest may win by its accuracy
 
 
 @dataclass
@@ -66,9 +67,11 @@ class _Measured:
     ratio: tuple[float, float, float]
     bytes: int
     speed: float = 0.0
+    judged: bool = False
 
     def within(self, budget: float, max_bytes: int | None) -> bool:
-        return self.ratio[0] <= 1 + budget and (max_bytes is None or self.bytes <= max_bytes)
+        """By the upper end of the interval."""
+        return self.ratio[2] <= 1 + budget and (max_bytes is None or self.bytes <= max_bytes)
 
 
 def quantize_bundle(
@@ -116,12 +119,13 @@ def quantize_bundle(
         staged_folder(output) as staged,
         progress.task("quantizing", 4) as task,
     ):
-        search = _PlanSearch(bundle, Path(scratch), load_text(eval_text), max_perplexity, max_bytes)
+        choosing, judging = load_split_text(eval_text)
+        search = _PlanSearch(bundle, Path(scratch), choosing, max_perplexity, max_bytes)
         found = search.run(mode, lambda share=1.0: time.perf_counter() - began > share * time_limit, task)
         speeds = decode_speeds([bundle, *(m.bundle for m in found)], threads)
         for measured, speed in zip(found, speeds[1:], strict=True):
             measured.speed = speed
-        chosen = _fastest([m for m in found if m.within(max_perplexity, max_bytes)], mode)
+        chosen, reference = search.judged_choice(found, mode, judging)
         report = BundleQuantizeReport(
             source=str(folder),
             output=str(output),
@@ -129,7 +133,7 @@ def quantize_bundle(
             max_perplexity=max_perplexity,
             max_bytes=max_bytes,
             bytes_before=bundle.model_bytes,
-            perplexity=search.perplexity,
+            perplexity=reference,
             tokens_per_second=speeds[0],
             threads=threads,
             candidates=tuple(_candidate(m, chosen, max_perplexity, max_bytes) for m in found),
@@ -159,13 +163,13 @@ def _written(report: BundleQuantizeReport, source: Bundle, chosen: _Measured, st
 
 
 def _fastest(fitting: Sequence[_Measured], mode: str) -> _Measured | None:
-    """The fastest; of those that are as fast, the smallest. int4 wants the smallest."""
+    """The fastest; of those that are as fast, the most accurate. int4 wants the smallest."""
     if not fitting:
         return None
     if mode == "int4":
         return min(fitting, key=lambda m: m.bytes)
     top = max(m.speed for m in fitting)
-    return min((m for m in fitting if m.speed >= _AS_FAST * top), key=lambda m: m.bytes)
+    return min((m for m in fitting if m.speed >= _AS_FAST * top), key=lambda m: m.ratio[0])
 
 
 def _candidate(found: _Measured, chosen: _Measured | None, budget: float, max_bytes: int | None) -> BundleCandidate:
@@ -176,6 +180,7 @@ def _candidate(found: _Measured, chosen: _Measured | None, budget: float, max_by
         low=found.ratio[1],
         high=found.ratio[2],
         tokens_per_second=found.speed,
+        judged=found.judged,
         within_budget=found.within(budget, max_bytes),
         chosen=found is chosen,
     )
@@ -215,7 +220,7 @@ class _PlanSearch:
         mixed = widest_within(
             ordered,
             lambda groups: self.measure(_with(base.plan, groups)),
-            lambda m: m.ratio[0] <= 1 + self.budget,
+            lambda m: m.within(self.budget, None),
             late,
         )
         within = [m for m in mixed if m.within(self.budget, None)]
@@ -234,6 +239,26 @@ class _PlanSearch:
         losses = perplexity(Decoder(bundle, sparing(bundle)), self.tokenizer, *self.text)[1]
         release_memory()
         return _Measured(plan, bundle, ratio(losses, self.losses), bundle.model_bytes)
+
+    def judged_choice(
+        self, found: list[_Measured], mode: str, text: tuple[str, str]
+    ) -> tuple[_Measured | None, Perplexity]:
+        """The fastest within the budget on a text that did not choose, and the float bundle's perplexity there.
+
+        Those that are preferred are judged first; each one's ratio becomes that of this text.
+        """
+        figure, reference = perplexity(Decoder(self.bundle, sparing(self.bundle)), self.tokenizer, *text)
+        left = [m for m in found if m.within(self.budget, self.max_bytes)]
+        while left:
+            best = _fastest(left, mode)
+            assert best is not None
+            losses = perplexity(Decoder(best.bundle, sparing(best.bundle)), self.tokenizer, *text)[1]
+            best.ratio, best.judged = ratio(losses, reference), True
+            release_memory()
+            if best.within(self.budget, self.max_bytes):
+                return best, figure
+            left.remove(best)
+        return None, figure
 
     def _calibrate(self, mode: str) -> None:
         """Smooth what the products read, and take the moments that GPTQ needs, where there is memory for both."""

@@ -18,8 +18,9 @@ class BundleCandidate:
         ratio: its perplexity as a multiple of the float bundle's, on the same tokens.
         low, high: the 95 % interval of the ratio.
         tokens_per_second: of decoding one token after the other; 0 when it was dropped before timing.
-        within_budget: perplexity and size are within what was asked for.
+        within_budget: the upper end of the interval and the size are within what was asked for.
         chosen: it is the one that was written.
+        judged: the ratio is that on a text that did not choose between candidates.
     """
 
     plan: str
@@ -30,6 +31,7 @@ class BundleCandidate:
     tokens_per_second: float = 0.0
     within_budget: bool = False
     chosen: bool = False
+    judged: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class GroupSensitivity:
 
 
 @dataclass(frozen=True, repr=False)
-class BundleQuantizeReport(Report, kind="bundle_quantize"):
+class BundleQuantizeReport(Report, kind="bundle_quantize", version=2):
     """A bundle with its weights in 8 or 4 bits, within a budget of perplexity.
 
     Attributes:
@@ -58,7 +60,7 @@ class BundleQuantizeReport(Report, kind="bundle_quantize"):
         max_perplexity: by what share the perplexity may rise.
         max_bytes: the largest size of the model; None for any.
         bytes_before: of the float model with its weights.
-        perplexity: of the float bundle.
+        perplexity: of the float bundle, on the text that gave the verdict.
         tokens_per_second: of the float bundle, one token after the other.
         threads: of the runtime while that was measured.
         candidates: what was tried, in the order it was tried.

@@ -13,7 +13,7 @@ from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.provenance import history
 from onnxtool.generation.quantization.block_weights import WeightPlan, head_of, products, write_blocks
-from onnxtool.generation.quantization.perplexity import load_text, perplexity
+from onnxtool.generation.quantization.perplexity import load_split_text, load_text, perplexity
 from onnxtool.generation.quantization.quantize import _PlanSearch, quantize_bundle
 from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.model import io
@@ -24,7 +24,13 @@ from onnxtool.quantization.algorithms.weight_only import BlockFormat, BlockStore
 def test_eight_bits_keep_the_default_budget(bundle: Path, tmp_path: Path) -> None:
     report = quantize_bundle(bundle, tmp_path / "small", mode="int8")
     chosen = report.chosen
-    assert report.ok and chosen is not None and chosen.ratio <= 1.01 and chosen.low <= chosen.ratio <= chosen.high
+    assert (
+        report.ok
+        and chosen is not None
+        and chosen.judged
+        and chosen.high <= 1.01
+        and chosen.low <= chosen.ratio <= chosen.high
+    )
     assert chosen.bytes < 0.6 * report.bytes_before
     assert report.runtime is not None and report.runtime.ok
     assert [s["command"] for s in history(tmp_path / "small")] == ["convert", "quantize"]
@@ -33,12 +39,23 @@ def test_eight_bits_keep_the_default_budget(bundle: Path, tmp_path: Path) -> Non
     assert "MatMul" not in counts
 
 
+def test_the_text_that_chooses_is_another_than_the_one_that_judges(tmp_path: Path) -> None:
+    for path in (None, tmp_path / "own.txt"):
+        if path is not None:
+            path.write_text("one\ntwo\nthree\nfour")
+        choosing, judging = (set(text.split("\n")) - {""} for _, text in load_split_text(path))
+        assert choosing and judging and not choosing & judging
+    every = [text for _, text in load_split_text(None)]
+    for kind in ("ALGERNON", "def ", "Corbeau", "König", "Bennet"):
+        assert all(kind in text for text in every), kind
+
+
 def test_four_bits_go_where_the_budget_allows_them(bundle: Path, tmp_path: Path) -> None:
     report = quantize_bundle(bundle, tmp_path / "small", max_perplexity=0.03)
     assert report.ok and report.sensitivities
     mixed = [c for c in report.candidates if "int4" in c.plan]
     assert mixed and min(c.bytes for c in mixed) < min(c.bytes for c in report.candidates if "int4" not in c.plan)
-    assert all(c.within_budget == (c.ratio <= 1.03) for c in report.candidates)
+    assert all(c.within_budget == (c.high <= 1.03) for c in report.candidates)
 
 
 def test_nothing_is_written_beyond_the_budget(bundle: Path, tmp_path: Path) -> None:
