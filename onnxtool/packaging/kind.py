@@ -10,10 +10,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.session import DEFAULT, SessionOptions
 from onnxtool.packaging.figures import Figures
 from onnxtool.report.package import Started
-from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.empty_inputs import empty_sizes
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.runner import Runner, closing
+from onnxtool.runtime.worker.worker import Worker
 
 TEMPLATES = Path(__file__).parent / "templates"
 MODEL = "model.onnx"
@@ -33,7 +38,7 @@ class Subject:
         runtime_folder: an unpacked npm package onnxruntime-web, or node_modules with it; None where none was named.
         browser: the browser to prove pages in; None where there is none.
         fresh: make a fresh virtual environment for what is started (this installs packages).
-        takes_empty: whether inputs without elements did the runtime no harm when they were tried.
+        options: how the file is run.
     """
 
     path: Path
@@ -46,7 +51,20 @@ class Subject:
     runtime_folder: Path | None = None
     browser: Path | None = None
     fresh: bool = False
-    takes_empty: bool = False
+    options: SessionOptions = DEFAULT
+
+    def takes_empty(self) -> bool:
+        """Whether the model runs on every dynamic dim of 0; tried in a process that it may crash."""
+        sizes = empty_sizes(self.inputs)
+        together = {name: 0 for size in sizes for name in size.get("dims", ())}
+        try:
+            worker = Worker(self.path, self.options)
+            with closing(worker):
+                for size in (*sizes, {"dims": together}):
+                    worker.run(random_feeds(self.inputs, **size))
+        except OnnxToolError:
+            return False
+        return True
 
 
 class PackageKind:

@@ -14,26 +14,22 @@ from onnxtool.equality.golden import record
 from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.usual_inputs import make_feeds
-from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError, VerdictError
+from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
 from onnxtool.generation.bundle import is_bundle
 from onnxtool.generation.folder import staged_folder
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
-from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.figures import measure_figures
 from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, write_manifest
 from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
-from onnxtool.runtime.empty_inputs import empty_sizes
-from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner, closing
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
-from onnxtool.runtime.worker.worker import Worker
 
 _PINNED = (
     *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson"),
@@ -134,22 +130,8 @@ def _subject(
         runtime_folder=None if runtime_folder is None else Path(runtime_folder),
         browser=None if browser is None else Path(browser),
         fresh=fresh,
-        takes_empty=_takes_empty(path, runner.inputs, options),
+        options=options,
     )
-
-
-def _takes_empty(path: Path, specs: Sequence[TensorSpec], options: SessionOptions) -> bool:
-    """Whether a model runs on every dynamic dim of 0; tried in a process that it may crash."""
-    sizes = empty_sizes(specs)
-    together = {name: 0 for size in sizes for name in size.get("dims", ())}
-    try:
-        worker = Worker(path, options)
-        with closing(worker):
-            for size in (*sizes, {"dims": together}):
-                worker.run(random_feeds(specs, **size))
-    except OnnxToolError:
-        return False
-    return True
 
 
 def _write(

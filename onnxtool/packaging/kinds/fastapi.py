@@ -100,7 +100,7 @@ def checks(subject: Subject) -> dict[str, str]:
     shared = shared_dims(subject.inputs)
     return {
         "SHARED": f"{shared!r}  # dims that several inputs must agree in: inputs and axes",
-        "TAKES_EMPTY": f"{subject.takes_empty}  # whether inputs without elements were tried and did no harm",
+        "TAKES_EMPTY": f"{subject.takes_empty()}  # whether inputs without elements were tried and did no harm",
     }
 
 
