@@ -29,6 +29,23 @@ class RoundedConstant:
 
 
 @dataclass(frozen=True)
+class ConstantStep:
+    """How an exact value follows from constants of A.
+
+    Attributes:
+        operator: of ONNX; "Constant" for a number that A does not have, with its `value` and `dtype` as attributes.
+        inputs: names of A's constants, or outputs of steps before.
+        output: its name.
+        attributes: of the operator.
+    """
+
+    operator: str
+    inputs: tuple[str, ...]
+    output: str
+    attributes: Mapping[str, str | float | list[float]]
+
+
+@dataclass(frozen=True)
 class FieldPoint:
     """One evaluation of both models in a finite field.
 
@@ -55,7 +72,7 @@ class CertificateReport(Report, kind="certificate"):
         points: where both were evaluated and agree.
         sizes: how many sizes of dynamic dims were looked at by shapes alone, for those at which something else happens.
         constants: those of B that are rounded; they were replaced by their exact values.
-        steps: how the exact values follow from A's constants: operator, inputs and output of each.
+        steps: how the exact values follow from A's constants.
         reason: why it is not certified, in a line; "" where it is.
         first: the first node of B that computes what no node of A computes; "" for none.
         change: the only thing in which the two files differ, where it is only one.
@@ -68,7 +85,7 @@ class CertificateReport(Report, kind="certificate"):
     points: tuple[FieldPoint, ...] = ()
     sizes: int = 0
     constants: tuple[RoundedConstant, ...] = ()
-    steps: tuple[str, ...] = ()
+    steps: tuple[ConstantStep, ...] = ()
     reason: str = ""
     first: str = ""
     change: str = ""

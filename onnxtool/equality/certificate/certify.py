@@ -158,13 +158,12 @@ def certify(
         failed = _cause(error)
     if len(pair.points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
-    steps = tuple(f"{n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in constants.nodes)
     return done(
         verdict="certified",
         points=tuple(pair.points),
         sizes=pair.looked,
         constants=tuple(pair.expressions),
-        steps=steps if pair.expressions else (),
+        steps=constants.steps(pair.expressions),
     )
 
 

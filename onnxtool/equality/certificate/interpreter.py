@@ -250,12 +250,13 @@ class Interpreter:
         defaults = {a.name: helper.get_attribute_value(a) for a in function.attribute_proto}
         env = dict(zip(function.input, [*inputs, *[None] * len(function.input)], strict=False))
         opsets, self._opsets = self._opsets, {o.domain: o.version for o in function.opset_import}
+        constants, self._constants = self._constants, {}  # names are the function's own
         try:
             for node in function.node:
                 outputs = self._node(node, env, {**defaults, **attributes})
                 env.update(zip(node.output, outputs, strict=False))
         finally:
-            self._opsets = opsets
+            self._opsets, self._constants = opsets, constants
         return [env.get(name) for name in function.output]
 
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
@@ -305,7 +306,7 @@ class Interpreter:
             function = schema.function_body
         elif schema.has_context_dependent_function:
             node = self._as_node(kind, inputs, attributes, count, domain)
-            types = [_type_of(v) for v in inputs]
+            types = [_type_of(v).SerializeToString() for v in inputs]
             body = schema.get_context_dependent_function(node.SerializeToString(), types)
             function = onnx.FunctionProto.FromString(body)
         else:
@@ -438,15 +439,24 @@ class Interpreter:
             shape = (inputs[0].data.shape[0], attributes.get("sample_size", 1))
         return self.symbol(self.field.opaque(kind, (self._draws, names), seen, shape), dtype)
 
+    def _inner(self, graph: onnx.GraphProto, env: dict[str, Item]) -> list[Item]:
+        """A graph inside a node; exact values stand for constants of the main graph alone."""
+        constants, self._constants = self._constants, {}
+        own = {tensor.name for tensor in graph.initializer}
+        try:
+            return self._graph(graph, {name: value for name, value in env.items() if name not in own})
+        finally:
+            self._constants = constants
+
     def _if(self, inputs: list[Item], attributes: Attributes, env: dict[str, Item]) -> list[Item]:
         condition = inputs[0]
         if condition.exact:
             branch = attributes["then_branch" if condition.data.reshape(-1)[0] else "else_branch"]
-            return self._graph(branch, dict(env))
+            return self._inner(branch, dict(env))
         draws = self._draws
-        first = self._graph(attributes["then_branch"], dict(env))
+        first = self._inner(attributes["then_branch"], dict(env))
         self._draws, behind = draws, self._draws
-        second = self._graph(attributes["else_branch"], dict(env))
+        second = self._inner(attributes["else_branch"], dict(env))
         self._draws = max(behind, self._draws)
         chosen = condition.data.reshape(())
         found = []
@@ -468,7 +478,7 @@ class Interpreter:
             if step >= _MOST_STEPS:
                 raise NotCoveredError(f"Loop of more than {_MOST_STEPS} steps")
             names = [i.name for i in body.input]
-            results = self._graph(
+            results = self._inner(
                 body, {**env, **dict(zip(names, [exact(np.int64(step)), condition, *carried], strict=False))}
             )
             condition, carried = results[0], results[1 : 1 + len(carried)]
@@ -485,7 +495,7 @@ class Interpreter:
         axes = attributes.get("scan_input_axes") or [0] * count
         backwards = attributes.get("scan_input_directions") or [0] * count
         length = series[0].data.shape[axes[0]]
-        if length > _MOST_STEPS or self._opsets.get("", 1) < 9:
+        if not 0 < length <= _MOST_STEPS or self._opsets.get("", 1) < 9:
             raise NotCoveredError(f"Scan of {length} steps")
         collected: list[list[Item]] = []
         for step in range(length):
@@ -493,7 +503,7 @@ class Interpreter:
                 Value(np.take(v.data, length - 1 - step if back else step, axis), v.dtype, v.exact)
                 for v, axis, back in zip(series, axes, backwards, strict=True)
             ]
-            results = self._graph(
+            results = self._inner(
                 body, {**env, **dict(zip((i.name for i in body.input), [*states, *parts], strict=True))}
             )
             states = results[: len(states)]

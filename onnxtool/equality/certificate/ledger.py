@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, exact, is_float
-from onnxtool.report.certificate import RoundedConstant
+from onnxtool.report.certificate import ConstantStep, RoundedConstant
 
 Array = np.ndarray
 _PREFIX = "onnxtool.certificate."
@@ -62,6 +62,7 @@ class Constants:
         self.known = {name: Known(_wide(a), _wide(a), False) for name, a in self.literal.items()}
         self._types = {name: a.dtype for name, a in self.literal.items()}
         self._interpreter = Interpreter(model, Field(0))
+        self._written = set[str]()
         self.nodes: list[onnx.NodeProto] = []
         for node in model.graph.node:
             if node.op_type in ("Constant", "If", "Loop", "Scan") or node.domain != "" or len(node.output) != 1:
@@ -85,9 +86,26 @@ class Constants:
             found[node.output[0]] = interpreter.apply(node.op_type, inputs, attributes)
         return {name: interpreter.elements(v) for name, v in found.items() if is_float(v.dtype)}
 
+    def steps(self, expressions: Iterable[RoundedConstant]) -> tuple[ConstantStep, ...]:
+        """What leads from the constants of the model to the sources of some expressions, in its order."""
+        needed = {name for e in expressions for name in (e.source, e.factor)}
+        found = []
+        for node in reversed(self.nodes):
+            if node.output[0] in needed:
+                needed |= set(node.input)
+                attributes = {a.name: _plain(helper.get_attribute_value(a)) for a in node.attribute}
+                found.append(ConstantStep(node.op_type, tuple(node.input), node.output[0], attributes))
+        for name in self._written & needed:
+            array = self.literal[name]
+            held = {"value": array.tolist(), "dtype": array.dtype.name}
+            found.append(ConstantStep("Constant", (), name, held))
+        return tuple(reversed(found))
+
     def _add(self, node: onnx.NodeProto) -> bool:
         """Work a node out where all it reads is known."""
         if not node.input or not all(n in self.known for n in node.input if n):
+            return False
+        if any(a.HasField("t") or a.HasField("g") for a in node.attribute):
             return False
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         dtype = self._types[node.input[0]]
@@ -131,6 +149,7 @@ class Constants:
 
     def _write(self, name: str, number: Array) -> None:
         """Enter a constant that the model does not have."""
+        self._written.add(name)
         self.literal[name] = number
         self.known[name] = Known(_wide(number), _wide(number), False)
         self._types[name] = number.dtype
@@ -250,6 +269,10 @@ def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
         elif held.name in kinds:
             found[node.output[0]] = np.array(helper.get_attribute_value(held), kinds[held.name])
     return found
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _wide(array: Array) -> Array:

@@ -8,6 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.equality.certificate.certify import certify, only_change
+from onnxtool.equality.certificate.field import Field
+from onnxtool.equality.certificate.interpreter import Interpreter, Value
 
 RNG = np.random.default_rng(0)
 Weights = dict[str, np.ndarray]
@@ -140,3 +142,16 @@ def test_operands_of_the_wrong_type_are_not_certified() -> None:
     weights = {"s": np.float32(0.5).reshape(()), "q": np.arange(4, dtype=np.int8)}
     a, b = (model(f"d = DequantizeLinear({pair}) y = Mul(x, d)", weights) for pair in ("q, s", "s, q"))
     assert certify(a, a).ok and not certify(a, b).ok
+
+
+def test_exact_values_stand_for_constants_of_the_main_graph_alone() -> None:
+    """Names inside a function are its own: a Constant there that is called like a rounded one stays what it is."""
+    text = """<ir_version: 10, opset_import: ["" : 20, "own" : 1]> m (float[n] x) => (float[n] y)
+    { w = Constant <value = float {3.0}> () z = own.f (x) y = Mul (z, w) }
+    <opset_import: ["" : 20], domain: "own"> f (a) => (b) { w = Constant <value = float {5.0}> () b = Mul (a, w) }"""
+    field = Field(3)
+    x = field.draw("x", (2,))
+    feeds = {"x": Value(x, np.dtype(np.float32), False)}
+    exact = {"w": field.from_float(np.float32(7.0))}
+    found = Interpreter(onnx.parser.parse_model(text), field, exact).run(feeds)["y"].data
+    assert np.array_equal(found, field.mul(x, field.from_int(np.array(35))))

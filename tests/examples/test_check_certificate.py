@@ -1,0 +1,155 @@
+"""The checker of certificates, which shares no code with onnxtool: it confirms what is certified, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper
+
+from onnxtool.equality.certificate.certify import certify
+from tests.corpus.pairs import pairs
+
+PROGRAM = Path(__file__).parents[2] / "examples" / "check_certificate.py"
+TEXT = """<ir_version: 10, opset_import: ["" : 20]> m (float[n, 3, 8, 8] x) => (float[n, 5] y)
+<float[4, 3, 3, 3] w, float[4] s, float[4] b, float[4] m, float[4] v, float[4, 5] k, float[5] c>
+{
+    h = Conv <pads = [1, 1, 1, 1]> (x, w)
+    g = BatchNormalization (h, s, b, m, v)
+    r = Relu (g)
+    p = GlobalAveragePool (r)
+    f = Flatten (p)
+    q = MatMul (f, k)
+    l = Add (q, c)
+    y = Softmax (l)
+}"""
+FOLDED = """<ir_version: 10, opset_import: ["" : 20]> m (float[n, 3, 8, 8] x) => (float[n, 5] y)
+<float[4, 3, 3, 3] w, float[4] b, float[4, 5] k, float[5] c>
+{
+    h = Conv <pads = [1, 1, 1, 1]> (x, w, b)
+    r = Relu (h)
+    p = GlobalAveragePool (r)
+    f = Flatten (p)
+    y0 = Gemm (f, k, c)
+    y = Softmax <axis = 1> (y0)
+}"""
+
+
+@pytest.fixture(scope="module")
+def checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_certificate", PROGRAM)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def model(text: str, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(numpy_helper.from_array(w, n) for n, w in weights.items())
+    return proto
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """A network, and the same with its normalization folded into the convolution."""
+    rng = np.random.default_rng(4)
+    shapes = {"w": (4, 3, 3, 3), "s": (4,), "b": (4,), "m": (4,), "k": (4, 5), "c": (5,)}
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    given["v"] = rng.uniform(0.5, 2, 4).astype(np.float32)
+    factor = given["s"].astype(np.float64) / np.sqrt(given["v"] + np.float64(np.float32(1e-5)))
+    folded = {
+        "w": (given["w"] * factor.reshape(-1, 1, 1, 1)).astype(np.float32),
+        "b": (given["b"] - given["m"] * factor).astype(np.float32),
+        "k": given["k"],
+        "c": given["c"],
+    }
+    return model(TEXT, given), model(FOLDED, folded)
+
+
+def test_what_is_certified_is_confirmed_and_one_bit_is_not(
+    checker: ModuleType, both: tuple[onnx.ModelProto, onnx.ModelProto]
+) -> None:
+    a, b = both
+    certificate = certify(a, b, seconds=20).to_dict()
+    assert certificate["verdict"] == "certified" and len(certificate["constants"]) == 2
+    said = checker.check(certificate, a, b)
+    assert "confirmed" in said and "2 constants within" in said
+    for name in ("k", "c"):  # weights that are A's own: each last bit counts
+        changed = onnx.ModelProto.FromString(b.SerializeToString())
+        held = next(t for t in changed.graph.initializer if t.name == name)
+        array = numpy_helper.to_array(held).copy()
+        array.reshape(-1)[2] = np.nextafter(array.reshape(-1)[2], np.float32(9))
+        held.CopyFrom(numpy_helper.from_array(array, held.name))
+        with pytest.raises(checker.NotConfirmedError, match="not shown to be the same"):
+            checker.check(certificate, a, changed)
+    changed = onnx.ModelProto.FromString(b.SerializeToString())
+    held = next(t for t in changed.graph.initializer if t.name == "w")
+    held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held) * np.float32(1.00001), "w"))
+    with pytest.raises(checker.NotConfirmedError, match="ulp"):  # not rounded from what the certificate says
+        checker.check(certificate, a, changed)
+
+
+def test_two_implementations_agree(checker: ModuleType) -> None:
+    """What onnxtool certifies among pairs of the corpus is confirmed, or has an operator that the program lacks."""
+    confirmed = 0
+    for pair in list(pairs())[5::25]:
+        a, b = (ir.to_proto(m) for m in pair.models())
+        found = certify(a, b, seconds=5)
+        if found.verdict != "certified":
+            continue
+        try:
+            with np.errstate(all="ignore"):
+                checker.check(found.to_dict(), a, b)
+            confirmed += 1
+        except checker.NotConfirmedError as error:
+            assert pair.equal, (pair.name, str(error))
+    assert confirmed >= 10
+
+
+@pytest.mark.parametrize("name", ["Relu of a difference", "another slope"])
+def test_a_certificate_that_was_written_by_hand_is_not_confirmed(
+    checker: ModuleType, both: tuple[onnx.ModelProto, onnx.ModelProto], name: str
+) -> None:
+    a, b = both
+    certificate = certify(a, b, seconds=20).to_dict()
+    other = TEXT.replace("Relu (g)", "Abs (g)" if name == "another slope" else "Sub (g, g)")
+    liar = model(other, {t.name: numpy_helper.to_array(t) for t in a.graph.initializer})
+    with pytest.raises(checker.NotConfirmedError):
+        checker.check({**certificate, "constants": [], "steps": []}, a, liar)
+
+
+def test_the_program(both: tuple[onnx.ModelProto, onnx.ModelProto], tmp_path: Path) -> None:
+    import hashlib
+
+    a, b = both
+    paths = [tmp_path / "a.onnx", tmp_path / "b.onnx"]
+    for proto, path in zip(both, paths, strict=True):
+        onnx.save(proto, path)
+    sums = [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths]
+    certificate = {**certify(a, b, seconds=20).to_dict(), "a_sha256": sums[0], "b_sha256": sums[1]}
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(certificate))
+
+    def run(*arguments: Path) -> tuple[int, str]:
+        done = subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    code, said = run(file, *paths)
+    assert code == 0 and said.startswith("confirmed at")
+    code, said = run(file, *reversed(paths))
+    assert code == 1 and "is not the file that the certificate is of" in said
+    assert run(tmp_path / "none.json", *paths)[0] == 2
+
+
+def test_it_stays_short_and_needs_nothing_of_onnxtool() -> None:
+    text = PROGRAM.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 800 and "import onnxtool" not in text and "from onnxtool" not in text
