@@ -85,6 +85,7 @@ class Proof:
         prepare: what becomes of an input before the reference runs on it.
         observed: what it gave on further inputs; None before `observe`.
         findings: of the last candidate that was judged beyond the usual inputs.
+        certified: the candidate is the same real function, so that it can differ by rounding alone.
         relaxed: floats are no longer held to equal bits, because the reference itself gives others each time.
     """
 
@@ -102,6 +103,7 @@ class Proof:
     observed: Observed | None = None
     findings: Findings = field(default_factory=lambda: Findings(Observed()))
     relaxed: bool = False
+    certified: bool = False
 
     def observe(self) -> Observed:
         """Run the reference on further inputs, as far as it takes them and the time allows; the first time only."""
@@ -231,7 +233,9 @@ class Proof:
         search, observed = self.search or Search(), self.observe()
         specs = self._specs if search.masked else ()
         limits = (*self.limits, *self.facts.unspecified)
-        findings = self.findings = Findings(replace(observed, trials=list(observed.trials)), specs, limits)
+        findings = self.findings = Findings(
+            replace(observed, trials=list(observed.trials)), specs, limits, certified=self.certified
+        )
         judge = partial(self._on_trial, candidate)
         judge_trials([*observed.trials, *observed.broken], judge, self._live, candidate, findings)
         if findings.failure is None and graphs and search.branches:

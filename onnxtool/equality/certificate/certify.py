@@ -126,7 +126,7 @@ def certify(
         b: what is judged.
         examples: inputs that A takes; their shapes are among the sizes.
         names: how they are called in the report.
-        seconds: no further size is taken after that.
+        seconds: of this thread's processor time, so that a busy machine decides nothing; no further size is taken then.
         most: how many sizes.
 
     Returns:
@@ -149,7 +149,7 @@ def certify(
         return done(reason=f"not decided: {_cause(error)}")
     try:
         with np.errstate(all="ignore"):  # ONNX's implementations divide by sizes, of which one may be zero
-            failed = _evaluated(pair, most, began + seconds)
+            failed = _evaluated(pair, most, time.thread_time() + seconds)
     except _DifferentError as error:
         return done(**error.found)
     except NotCoveredError as error:
@@ -186,10 +186,10 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         _DifferentError: the models differ.
         NotCoveredError: a model cannot be evaluated at a size at which something else happens.
     """
-    began, failed = time.perf_counter(), ""
+    began, failed = time.thread_time(), ""
     used: list[Sizes] = []
     for sizes in usual_sizes(pair.a, pair.examples):
-        late = time.perf_counter() > deadline
+        late = time.thread_time() > deadline
         if len(used) > 1 and (late or len(used) >= most):
             break
         # Where time is up, the second of two points is at a size of which it is known that it can be evaluated.
@@ -204,12 +204,12 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         used.append(chosen)
     if len(used) < 2 or not used[0]:
         return failed
-    looking = time.perf_counter() + _LOOKING * (deadline - began)
+    looking = time.thread_time() + _LOOKING * (deadline - began)
     turning, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking)
     if unlike:
         raise _DifferentError(reason=f"not shown to be the same real function: {unlike}")
     for sizes in turning:
-        if time.perf_counter() > deadline:
+        if time.thread_time() > deadline:
             break
         try:
             pair.hold(sizes)

@@ -45,7 +45,7 @@ def row_dependence(model: onnx.ModelProto, most: int, seconds: float = 20.0) -> 
     try:
         batch = _batch_keys(model)
         usual = usual_sizes(model, ())
-        turning, unlike, _ = turning_sizes(model, model, usual[0], time.perf_counter() + seconds / 4)
+        turning, unlike, _ = turning_sizes(model, model, usual[0], time.thread_time() + seconds / 4)
         if unlike:
             return unlike
         tried: list[Sizes] = [{**sizes, **dict.fromkeys(batch, n)} for sizes in usual[:1] for n in (2, 3, most)]

@@ -570,7 +570,7 @@ def _softmax(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x = m.field, m.elements(i[0])
     axis = a.get("axis", 1 if a["_version"] < 13 else -1) % max(x.ndim, 1)
     if a["_version"] < 13:
-        found = f.softmax(x.reshape(int(np.prod(x.shape[:axis])), -1), 1).reshape(x.shape)
+        found = f.softmax(x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:]))), 1).reshape(x.shape)
     else:
         found = f.softmax(x, axis)
     return m.symbol(f.function("Log", found) if a["_kind"] == "LogSoftmax" else found, i[0].dtype)

@@ -55,6 +55,7 @@ class Findings:
         parts: branches that there are.
         forced: branches that no input reached and that were equal when they were forced to run.
         informed: outputs of which some input told something.
+        certified: both models are the same real function, so that they can differ by rounding alone.
     """
 
     observed: Observed
@@ -71,6 +72,7 @@ class Findings:
     parts: int = 0
     forced: int = 0
     informed: set[str] = field(default_factory=set)
+    certified: bool = False
 
     def counterexample(self, file: str | None = None) -> Counterexample | None:
         """For the report."""
@@ -138,13 +140,15 @@ def judge_trials(
             into.said.append(trial.label)  # nothing but another shape of nothing
             continue
         if trial.kind in into.limits or trial.kind.report_only:
-            by_rounding = trial.kind == TrialKind.EXTREME_VALUES and _excused(trial, report, reference, candidate)
+            by_rounding = trial.kind == TrialKind.EXTREME_VALUES and _excused(
+                trial, report, reference, candidate, into.certified
+            )
             (into.rounding if by_rounding else into.said).append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs, reference, candidate):
             into.masked.append(trial.label)
             continue
-        if _excused(trial, report, reference, candidate):
+        if _excused(trial, report, reference, candidate, into.certified):
             into.rounding.append(trial.label)
             continue
         if trial.kind == TrialKind.BROKEN:
@@ -176,7 +180,13 @@ def _only_at_masked(
     return any(s is not None and not s.all() for s in steady) and not judge(trial, Kept(kept, steady)).differs
 
 
-def _excused(trial: Trial, report: CompareReport, reference: Reference | None, candidate: Runner | None) -> bool:
+def _excused(
+    trial: Trial,
+    report: CompareReport,
+    reference: Reference | None,
+    candidate: Runner | None,
+    certified: bool = False,
+) -> bool:
     """Whether rounding explains the difference; shapes and types it never does."""
     if trial.kind.is_exact or reference is None or candidate is None:
         return False
@@ -191,7 +201,7 @@ def _excused(trial: Trial, report: CompareReport, reference: Reference | None, c
     exact = trial.label.startswith(EXACTLY) and not reference.in_doubles
     if exact and differs_there_alone(reference, other, trial.feeds, names):
         return False
-    return rounding_explains(reference, trial, actual, names, other)
+    return rounding_explains(reference, trial, actual, names, other, certified=certified)
 
 
 def maximise_difference(

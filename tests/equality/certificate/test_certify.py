@@ -155,3 +155,12 @@ def test_exact_values_stand_for_constants_of_the_main_graph_alone() -> None:
     exact = {"w": field.from_float(np.float32(7.0))}
     found = Interpreter(onnx.parser.parse_model(text), field, exact).run(feeds)["y"].data
     assert np.array_equal(found, field.mul(x, field.from_int(np.array(35))))
+
+
+def test_an_old_softmax_of_nothing_is_nothing() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 12]> g (float[n, 4] x) => (float[m, 4] y) {
+        one = Constant <value_ints = [1]> ()  end = Constant <value_ints = [9999]> ()
+        zero = Constant <value_ints = [0]> ()
+        s = Slice (x, one, end, zero)  y = Softmax <axis = 1> (s) }"""
+    found = certify(onnx.parser.parse_model(text), onnx.parser.parse_model(text))
+    assert found.ok and any(point.shapes["x"][0] == 1 for point in found.points)

@@ -239,6 +239,21 @@ def test_what_the_reference_gives_nowhere_beside_the_input_is_a_difference() -> 
     assert explained(step, np.full((1, 1), 5, np.float32) + np.float32(0.02), at_step)
 
 
+def test_of_the_same_real_function_only_rounding_differs_as_far_as_the_reference_moves() -> None:
+    def amplified(x: np.ndarray) -> np.ndarray:
+        return np.where(x > 1, np.float32(5), np.float32(-5))
+
+    reference, at_step = Reference(amplified), {"x": np.ones((1, 3), np.float32)}
+    trial = Trial("one", "values", at_step, reference.run(at_step))
+    for given, explained_so in ((4, True), (100, False)):
+        actual = {"y": np.full((1, 3), given, np.float32)}
+        assert not rounding_explains(reference, trial, actual)
+        assert rounding_explains(reference, trial, actual, certified=True) == explained_so
+    calm = Reference(lambda x: 2 * x)
+    trial = Trial("one", "values", at_step, calm.run(at_step))
+    assert not rounding_explains(calm, trial, {"y": np.full((1, 3), 2.1, np.float32)}, certified=True)
+
+
 def test_a_label_that_the_reference_gives_nowhere_beside_is_a_difference() -> None:
     def label(v: np.ndarray) -> np.ndarray:
         return np.where(v[:, 0] > v[:, 1], "a", "b")
