@@ -59,7 +59,7 @@ ROWS = (
     Operator("Det", accumulates=True),
     Operator("Div", shape="broadcast", elementwise=True, flops=1, runs_empty=True),
     Operator("Dropout", shape="same", random=True, passes_through="order"),
-    Operator("DynamicQuantizeLinear", flops=1, integer="converts", runs_empty=True),
+    Operator("DynamicQuantizeLinear", shape="first", flops=1, integer="converts", runs_empty=True),
     Operator("Einsum", accumulates=True, cost="einsum"),
     Operator("Elu", shape="same", elementwise=True, flops=5, runs_empty=True),
     Operator("Equal", shape="broadcast", elementwise=True, compares=True, runs_empty=True),

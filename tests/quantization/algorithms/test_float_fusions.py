@@ -148,3 +148,17 @@ def test_gelu_that_the_runtime_fuses_by_itself_is_left_to_it(tmp_path: Path) -> 
     written = onnx.load(tmp_path / "out.onnx")
     assert "Erf" in [n.op_type for n in written.graph.node], "standard operators where it can"
     assert fuse_gelus(io.load(tmp_path / "out.onnx")) == 0
+
+
+def test_attention_between_dynamic_products_is_fused_with_any_length() -> None:
+    """ONNX's own inference has other names for what DynamicQuantizeLinear gives than for what it takes."""
+    proto = attention_proto()
+    for array in proto.graph.initializer:
+        if array.name == "heads":
+            array.CopyFrom(onnx.numpy_helper.from_array(np.array([0, -1, HEADS, WIDTH // HEADS]), "heads"))
+        elif array.name == "joined":
+            array.CopyFrom(onnx.numpy_helper.from_array(np.array([0, -1, WIDTH]), "joined"))
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[1].dim_param = "s"
+    fused = apply(prepare(io.from_proto(proto), "extended"), QuantRecipe(mode="dynamic", fuse="all").with_ranges({}))
+    assert {"MultiHeadAttention", "SkipLayerNormalization", "MatMulInteger"} <= set(operators(fused))
