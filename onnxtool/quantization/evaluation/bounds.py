@@ -38,10 +38,14 @@ def mean_bound(values: np.ndarray, confidence: float = CONFIDENCE) -> float:
     """What the mean of independent values is at most: their mean and Student's quantile of its standard error."""
     if len(values) < 2:
         return float("inf")
+    spread = _student(confidence, len(values) - 1) * values.std(ddof=1)
+    return float(values.mean() + spread / math.sqrt(len(values)))
+
+
+def _student(confidence: float, free: int) -> float:
+    """Quantile of Student's t with so many degrees of freedom, by Fisher's expansion."""
     z = NormalDist().inv_cdf(confidence)
-    free = len(values) - 1
-    student = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)  # Fisher's expansion
-    return float(values.mean() + student * values.std(ddof=1) / math.sqrt(len(values)))
+    return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
 
 
 def clustered_share_bound(counts: np.ndarray, totals: np.ndarray, confidence: float = CONFIDENCE) -> float:
@@ -76,7 +80,7 @@ def resampled_bound(drop: Callable[[np.ndarray], float], samples: int, confidenc
         confidence: of the bound.
 
     Returns:
-        The larger one of the percentile and the normal interval's end; where nothing is lost anywhere, what samples
+        The larger one of the percentile and Student's interval's end; where nothing is lost anywhere, what samples
         that were not seen may lose.
     """
     random = np.random.default_rng(0)
@@ -86,7 +90,8 @@ def resampled_bound(drop: Callable[[np.ndarray], float], samples: int, confidenc
         return float("inf")
     if not drops.any():
         return share_bound(0, samples, confidence)
-    spread = NormalDist().inv_cdf(confidence) * float(drops.std(ddof=1))
+    # Resamples of few samples vary less than new samples would.
+    spread = _student(confidence, samples - 1) * float(drops.std(ddof=1)) * math.sqrt(samples / (samples - 1))
     return max(float(np.quantile(drops, confidence)), drop(np.arange(samples)) + spread)
 
 
