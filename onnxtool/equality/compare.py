@@ -150,6 +150,8 @@ def _beyond(
         if isinstance(model, Runner):
             known = {**known, **known_domains(model)}
     proof.facts = facts_of(list(graphs.values()), known)
+    if report.certificate is not None and report.certificate.unlike:
+        proof.try_shapes(report.certificate.unlike)
     done = proof.judge_beyond(report, candidate, graphs, options)
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:

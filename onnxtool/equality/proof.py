@@ -29,11 +29,12 @@ from onnxtool.equality.trials.graph_trials import (
 )
 from onnxtool.equality.trials.observe import Observed, observe
 from onnxtool.equality.trials.trial import Budget, Trial
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.trial_kind import TrialKind
-from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
 
@@ -121,6 +122,22 @@ class Proof:
                 prepare=self.prepare,
             )
         return self.observed
+
+    def try_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Add an input of given shapes to the further ones, if the reference takes it.
+
+        Args:
+            shapes: of all inputs, by name.
+        """
+        specs = [replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in self.reference.inputs]
+        seed = (self.search or Search()).seed
+        feeds = self.prepare(random_feeds(specs, seed, domains=self.facts.domains))
+        try:
+            outputs = self.reference.run(feeds)
+        except OnnxToolError:
+            return
+        label = "sizes at which exact arithmetic tells them apart"
+        self.observe().trials.insert(0, Trial(label, TrialKind.SIZE, feeds, outputs))
 
     def judge(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from onnxtool.report.base import Report
@@ -74,6 +74,7 @@ class CertificateReport(Report, kind="certificate"):
         constants: those of B that are rounded; they were replaced by their exact values.
         steps: how the exact values follow from A's constants.
         reason: why it is not certified, in a line; "" where it is.
+        unlike: shapes of the inputs at which they are not the same real function, as far as exact arithmetic tells.
         first: the first node of B that computes what no node of A computes; "" for none.
         change: the only thing in which the two files differ, where it is only one.
         seconds: what it took.
@@ -87,6 +88,7 @@ class CertificateReport(Report, kind="certificate"):
     constants: tuple[RoundedConstant, ...] = ()
     steps: tuple[ConstantStep, ...] = ()
     reason: str = ""
+    unlike: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     first: str = ""
     change: str = ""
     seconds: float = 0.0
@@ -97,6 +99,11 @@ class CertificateReport(Report, kind="certificate"):
     def ok(self) -> bool:
         """True when certified."""
         return self.verdict == "certified"
+
+    @property
+    def doubtful(self) -> bool:
+        """True when exact arithmetic saw a difference, which is none where an identity of real numbers is missing."""
+        return bool(self.unlike)
 
     @property
     def ulps(self) -> float:

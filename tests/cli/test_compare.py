@@ -54,6 +54,17 @@ def test_shows_where_a_changed_model_differs(onnxtool: Tool, digits_onnx: Path, 
     assert "FAILED" in told.stderr
 
 
+def test_what_exact_arithmetic_doubts_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
+    """A bound that no input reaches: no run differs, and nothing is shown."""
+    for name, bound in (("a", "1.5"), ("b", "2.5")):
+        body = f"h = Constant <value_float = {bound}> () s = Sigmoid (x) y = Min (s, h)"
+        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (float[n] y) {{ {body} }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+    done = onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert done.returncode == 0, done.stderr
+    assert "not shown to be the same function; no difference found" in " ".join(done.stdout.split())
+
+
 def test_uses_given_data(onnxtool: Tool, digits_onnx: Path, fixtures: Path) -> None:
     done = onnxtool("compare", digits_onnx, digits_onnx, "--data", fixtures / "calib.npz")
     assert done.returncode == 0, done.stderr

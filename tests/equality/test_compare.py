@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.equality.compare import compare
 from onnxtool.equality.rule.difference import Difference, ulp_distance
@@ -128,3 +128,28 @@ def test_top_k_tells_how_many_of_the_largest_are_the_same(tmp_path: Path) -> Non
     short = Difference("y", Tolerance(), top_k=5)
     short.add(a[:, :5], b[:, :5])
     assert short.result().top_k is None
+
+
+def test_sizes_at_which_exact_arithmetic_tells_two_apart_are_run(tmp_path: Path) -> None:
+    """One more sample of padding before a stride of 96: a window more at every 96th length."""
+    text = """<ir_version: 10, opset_import: ["" : 20]> m (float[b, 1, n] x) => (float[b, 2, t] y)
+    <float[2, 1, 4] w> { y = Conv <strides = [96], pads = [0, PAD]> (x, w) }"""
+    weight = numpy_helper.from_array(np.arange(8, dtype=np.float32).reshape(2, 1, 4), "w")
+    for name, pad in (("a", "3"), ("b", "4")):
+        model = onnx.parser.parse_model(text.replace("PAD", pad))
+        model.graph.initializer.append(weight)
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert report.verdict == "different" and report.certificate is not None
+    assert report.certificate.unlike["x"][2] % 96 == 0
+    assert report.counterexample is not None and "exact arithmetic" in report.counterexample.label
+
+
+def test_what_exact_arithmetic_doubts_is_not_called_equal(tmp_path: Path) -> None:
+    """A bound that no input reaches: no run differs, and the last line says that nothing is shown."""
+    text = '<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (float[n] y) { %s }'
+    body = "h = Constant <value_float = %s> () s = Sigmoid (x) y = Min (s, h)"
+    for name, bound in (("a", "1.5"), ("b", "2.5")):
+        onnx.save(onnx.parser.parse_model(text % (body % bound)), tmp_path / f"{name}.onnx")
+    report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert report.ok and report.verdict == "tested" and report.certificate is not None and report.certificate.doubtful

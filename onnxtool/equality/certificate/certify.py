@@ -66,9 +66,12 @@ class _Pair:
         found = Interpreter(self.b, point, own, memory=memory).run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             node = self._first_without_partner(point, feeds, own)
-            raise _DifferentError(**_difference(self.a, self.b, node or "an output"))
-        shapes = {info.name: shape for info, shape in input_shapes(self.a, sizes)}
-        self.points.append(FieldPoint(point.salt, point.p, shapes))
+            raise _DifferentError(**_difference(self.a, self.b, node or "an output"), unlike=self.shapes(sizes))
+        self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Of A's inputs."""
+        return {info.name: shape for info, shape in input_shapes(self.a, sizes)}
 
     def _own_feeds(self, feeds: Mapping[str, Value]) -> dict[str, Value]:
         names = [i.name for i in free_inputs(self.b)]
@@ -174,7 +177,7 @@ def _cause(error: Exception) -> str:
 class _DifferentError(Exception):
     """The models are not the same function; what a report says of that."""
 
-    def __init__(self, **found: str) -> None:
+    def __init__(self, **found: object) -> None:
         super().__init__()
         self.found = found
 
@@ -206,8 +209,10 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         return failed
     looking = time.thread_time() + _LOOKING * (deadline - began)
     turning, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking)
-    if unlike:
-        raise _DifferentError(reason=f"not shown to be the same real function: {unlike}")
+    if unlike is not None:
+        where = ", ".join(f"{name} = {size}" for name, size in unlike.items())
+        told = f"not shown to be the same real function: the shapes of the outputs differ at {where}"
+        raise _DifferentError(reason=told, unlike=pair.shapes(unlike))
     for sizes in turning:
         if time.thread_time() > deadline:
             break

@@ -46,8 +46,8 @@ def row_dependence(model: onnx.ModelProto, most: int, seconds: float = 20.0) -> 
         batch = _batch_keys(model)
         usual = usual_sizes(model, ())
         turning, unlike, _ = turning_sizes(model, model, usual[0], time.thread_time() + seconds / 4)
-        if unlike:
-            return unlike
+        if unlike is not None:
+            return "the shapes of its outputs differ from run to run"
         tried: list[Sizes] = [{**sizes, **dict.fromkeys(batch, n)} for sizes in usual[:1] for n in (2, 3, most)]
         tried += [{**sizes, **dict.fromkeys(batch, 2)} for sizes in usual[1 : 1 + _OTHER_SIZES]]
         for sizes in turning:

@@ -89,14 +89,14 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
 
 def turning_sizes(
     a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, deadline: float
-) -> tuple[list[Sizes], str, int]:
+) -> tuple[list[Sizes], Sizes | None, int]:
     """Sizes at which one of the models does something that it did at no other size before.
 
     Both are run for their sizes alone. From one size of a dim to the next, sizes and whole numbers inside a graph grow
     by steps; where the steps, or what comparisons of sizes give, are new, the size decides something.
 
     Returns:
-        The sizes, the largest first; what differs in the shapes of the outputs, or ""; how many sizes were looked at.
+        The sizes, the largest first; those at which the shapes of the outputs differ, if any; how many were looked at.
     """
     runs = [_SizeRun(a, a), _SizeRun(b, a)]
     seen: set[tuple[object, ...]] = set()
@@ -112,7 +112,7 @@ def turning_sizes(
             before.pop(name, None)
             continue
         if told[0].outputs != told[1].outputs:
-            return [], f"the shapes of the outputs differ at {', '.join(f'{k} = {v}' for k, v in sizes.items())}", count
+            return [], sizes, count
         last, own = before.get(name), [t.sizes for t in told]
         if last is not None and sizes.get(name) != at[name] + 1:
             last = None
@@ -128,7 +128,7 @@ def turning_sizes(
     named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 8 < n <= _BEYOND)[-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in named for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if runs[0].of(sizes).outputs]
-    return [*sorted(found, key=lambda sizes: -max(sizes.values()))[:_MOST], *beyond], "", count
+    return [*sorted(found, key=lambda sizes: -max(sizes.values()))[:_MOST], *beyond], None, count
 
 
 @dataclass(frozen=True)
