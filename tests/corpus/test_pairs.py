@@ -21,4 +21,4 @@ def quiet() -> None:
 @pytest.mark.parametrize("pair", PART, ids=[pair.name for pair in PART])
 def test_a_pair_is_called_equal_only_where_it_is(pair: Pair, tmp_path: Path) -> None:
     word = judge(pair, tmp_path)
-    assert word in (("certified", "tested", "said") if pair.equal else ("refused", "said"))
+    assert word in (("certified", "tested", "not tested", "said") if pair.equal else ("refused", "said"))

@@ -16,10 +16,8 @@ from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
 from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
-from onnxtool.equality.search.mutations import Moves
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import Observed
-from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.trial import EXACTLY, Budget, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
@@ -229,8 +227,9 @@ def maximise_difference(
     found = search(
         reference.run,
         lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
-        Moves(specs, dynamic_dims(specs, runs), facts, np.random.default_rng(seed + 5)),
+        specs,
         starts,
+        facts,
         budget,
         lambda trial: _fails(trial, judge, reference, candidate),
         seed=seed,

@@ -18,8 +18,6 @@ Part = tuple[np.ndarray | slice | int, ...]
 _SINGLE = 48  # elements of an input that are moved one by one
 _SET = 12  # values that elements are set to
 _COUNTED = 1e4  # values of inputs that a loop may count up to
-_WHOLE = 0.5  # how often all of an input is changed at random
-_FAR = 1e6  # values that are drawn at random
 _ELEMENTS = 1 << 18  # of inputs at sizes that are sought
 
 
@@ -70,38 +68,6 @@ class Moves:
                     made[part] = value
                     yield {**feeds, spec.name: made}
         yield from self._copies(feeds)
-
-    def changed(self, feeds: Feeds) -> Feeds:
-        """One change at random: to all of an input, a row, a column or an element."""
-        draw = self._generator
-        own = [s for s in self._specs if np.size(feeds[s.name])]
-        if not own:
-            return feeds
-        spec = own[int(draw.integers(len(own)))]
-        array, domain = np.array(feeds[spec.name]), self._facts.domains.get(spec.name)
-        if array.dtype.kind not in "fiubV" or (domain is not None and domain.values):
-            return {**feeds, spec.name: draw.permutation(array.reshape(-1)).reshape(array.shape)}
-        parts = [*self._parts(array)]
-        part = parts[0] if draw.random() < _WHOLE else parts[int(draw.integers(len(parts)))]
-        low, high = self._limits(spec, array)
-        with np.errstate(all="ignore"):
-            old = np.nan_to_num(array[part].astype(np.float64))
-            made = np.where(draw.random(old.shape) < draw.choice([0.1, 1.0]), self._other(spec, array, old), old)
-            array[part] = np.clip(made, max(low, -_FAR), min(high, _FAR)).astype(array.dtype)
-        return {**feeds, spec.name: array}
-
-    def _other(self, spec: TensorSpec, array: np.ndarray, old: np.ndarray) -> np.ndarray:
-        """Other numbers in the place of some: set, drawn, scaled or moved."""
-        draw, telling = self._generator, self._telling(spec, array)
-        kind = int(draw.integers(4))
-        if kind == 0 and telling:
-            return np.full(old.shape, telling[int(draw.integers(len(telling)))], np.float64)
-        if array.dtype.kind in "iub":
-            return draw.integers(-10, 101, old.shape).astype(np.float64)
-        if kind == 1:
-            return np.asarray(old * draw.choice([0.1, 0.5, 2.0, 5.0, -1.0]))
-        spread = draw.choice([0.1, 0.3, 1.0, 3.0, 10.0, 100.0]) * draw.standard_normal(old.shape)
-        return np.asarray(old + spread if kind == 2 else spread)
 
     def sizes(self, *, keep: bool = False) -> Iterator[Move]:
         """Groups of dims that grow and shrink together.
