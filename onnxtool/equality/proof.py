@@ -288,7 +288,8 @@ class Proof:
             missing = [o.branch for o in missed.get(next(iter(graphs)), ()) if o.branch is not None]
             findings.forced = len(force_branches(first, second, missing, runs, self._compare_forced, session, findings))
         findings.unreached = unreached_parts(missed, graphs)
-        findings.parts += sum(b.part.endswith("outcome") or b.part.startswith("row") for b in findings.unreached)
+        branches = sum(o.branch is not None for outcomes in missed.values() for o in outcomes)
+        findings.parts += len(findings.unreached) - branches
 
     def _compare_forced(self, a: Runner, b: Runner, feeds: Feeds) -> CompareReport:
         """Copies of both models in which other branches run: what rounding does to the models says nothing of them."""

@@ -74,7 +74,8 @@ class CertificateReport(Report, kind="certificate"):
         constants: those of B that are rounded; they were replaced by their exact values.
         steps: how the exact values follow from A's constants.
         reason: why it is not certified, in a line; "" where it is.
-        unlike: shapes of the inputs at which they are not the same real function, as far as exact arithmetic tells.
+        unlike: shapes of the inputs at which they are not the same real function, as far as exact arithmetic tells: an
+            identity of real numbers that it lacks looks like a difference.
         first: the first node of B that computes what no node of A computes; "" for none.
         change: the only thing in which the two files differ, where it is only one.
         seconds: what it took.
@@ -99,11 +100,6 @@ class CertificateReport(Report, kind="certificate"):
     def ok(self) -> bool:
         """True when certified."""
         return self.verdict == "certified"
-
-    @property
-    def doubtful(self) -> bool:
-        """True when exact arithmetic saw a difference, which is none where an identity of real numbers is missing."""
-        return bool(self.unlike)
 
     @property
     def ulps(self) -> float:

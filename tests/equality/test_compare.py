@@ -152,4 +152,4 @@ def test_what_exact_arithmetic_doubts_is_not_called_equal(tmp_path: Path) -> Non
     for name, bound in (("a", "1.5"), ("b", "2.5")):
         onnx.save(onnx.parser.parse_model(text % (body % bound)), tmp_path / f"{name}.onnx")
     report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
-    assert report.ok and report.verdict == "tested" and report.certificate is not None and report.certificate.doubtful
+    assert report.ok and report.verdict == "tested" and report.certificate is not None and report.certificate.unlike

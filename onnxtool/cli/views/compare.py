@@ -64,7 +64,7 @@ def _verdict(report: CompareReport) -> str:
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
-    if report.verdict == "tested" and report.certificate is not None and report.certificate.doubtful:
+    if report.verdict == "tested" and report.certificate is not None and report.certificate.unlike:
         outcome = "not shown to be the same function; no difference found"
     own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
     but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""

@@ -95,7 +95,7 @@ class Constants:
                 needed |= set(node.input)
                 attributes = {a.name: _plain(helper.get_attribute_value(a)) for a in node.attribute}
                 found.append(ConstantStep(node.op_type, tuple(node.input), node.output[0], attributes))
-        for name in self._written & needed:
+        for name in sorted(self._written & needed):
             array = self.literal[name]
             held = {"value": array.tolist(), "dtype": array.dtype.name}
             found.append(ConstantStep("Constant", (), name, held))
