@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 import numpy as np
@@ -54,11 +54,13 @@ class TensorSpec:
         dtype: a numpy dtype, or "string" where numpy has no fixed width; other ONNX types (sequences, maps,
             optionals, float8, int4) keep their ONNX spelling as a str.
         shape: int = fixed, str = symbolic dim, None = unknown dim; None as a whole = unknown rank.
+        columns: what the numbers of a row are called in the table that the model was trained on, where that is known.
     """
 
     name: str
     dtype: np.dtype | str
     shape: tuple[Dim, ...] | None
+    columns: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def dynamic_dims(self) -> tuple[str, ...]:

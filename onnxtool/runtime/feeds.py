@@ -205,7 +205,7 @@ def _chosen(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Gener
 
 
 def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Pick from `arrays` what a model takes, by name; a lone array fits a lone input.
+    """Pick from `arrays` what a model takes, by name; an array without a name ("") is for the only input.
 
     Arrays that the model does not take (labels, say) are left out; safe casts between floats and from smaller
     integers are made.
@@ -213,13 +213,15 @@ def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict
     Raises:
         InputError: an input without an array.
     """
-    if len(specs) == 1 and len(arrays) == 1 and specs[0].name not in arrays:
-        arrays = {specs[0].name: next(iter(arrays.values()))}
+    if len(specs) == 1 and "" in arrays:
+        arrays = {specs[0].name: arrays[""]}
     feeds = {}
     for spec in specs:
         if spec.name not in arrays:
             known = ", ".join(str(s.info()) for s in specs)
-            raise InputError(f"the data has {', '.join(arrays) or 'nothing'}; the model takes {known}.")
+            raise InputError(
+                f"the data has {', '.join(n or 'no names' for n in arrays) or 'nothing'}; the model takes {known}."
+            )
         feeds[spec.name] = cast(arrays[spec.name], spec)
     return feeds
 

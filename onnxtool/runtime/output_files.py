@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import csv
+import gzip
 import io as bytes_io
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,44 +12,61 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import ResourceError, UsageError
+from onnxtool.errors import MissingExtraError, ResourceError, UsageError
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
+from onnxtool.runtime.data.formats.registry import find_format, suffixes
+from onnxtool.runtime.data.formats.table_file import EXTRA, split_suffix
 
-FORMATS = (".npz", ".npy", ".csv")
+STDOUT = "-"  # a table in CSV
 
 
 def check_output_file(path: Path) -> None:
     """Refuse, before any work is done, what cannot be written.
 
     Raises:
+        MissingExtraError: what writes this format is not installed.
         UsageError: another format, or as `check_output`.
     """
+    if str(path) == STDOUT:
+        return
     io.check_output(path)
-    if path.suffix.lower() not in FORMATS:
-        raise UsageError(f"-o {path}: outputs are written as {', '.join(FORMATS)}; end the name with one of these.")
+    form = find_format(path)
+    if form is None and path.suffix.lower() not in (".npz", ".npy"):
+        known = ", ".join((".npz", ".npy", *suffixes()))
+        raise UsageError(f"-o {path}: outputs are written as {known}; end the name with one of these.")
+    if form is not None:
+        write_table(path, {"": np.zeros(0)})  # what is missing shows here
 
 
 def write_outputs(path: Path, values: Mapping[str, Any]) -> None:
     """Write named arrays in the format that the file's name says, as a whole or not at all.
 
     Args:
-        path: .npz for all of them; .npy for one; .csv with a row for each entry of their first dim, which they share,
-            and a column for each element of the rest: `name` or `name[0,1]`.
+        path: .npz for all of them; .npy for one; of a table's format for `table_columns`; "-" for these as CSV on
+            standard output.
         values: outputs by name; bfloat16 is written as float32, which holds it exactly.
 
     Raises:
         UsageError: the format cannot hold them.
         ResourceError: no space or no permission.
     """
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         write_npz(path, values)
         return
-    arrays = {name: _storable(np.asarray(value)) for name, value in values.items()}
-    if suffix == ".csv":
-        _write(path, _table(path, arrays).encode())
+    if str(path) == STDOUT or find_format(path) is not None:
+        try:
+            columns = table_columns(values)
+        except UsageError as error:
+            raise UsageError(f"-o {path}: {error}") from error
+        content = write_table(Path("x.csv") if str(path) == STDOUT else path, columns)
+        if str(path) != STDOUT:
+            _write(path, content)
+            return
+        sys.stdout.write(content.decode())
+        sys.stdout.flush()
         return
+    arrays = {name: _storable(np.asarray(value)) for name, value in values.items()}
     if len(arrays) != 1:
         raise UsageError(f"-o {path}: an .npy file holds one array, and there are {_listed(arrays)}; write .npz.")
     buffer = bytes_io.BytesIO()
@@ -73,20 +91,50 @@ def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
     _write(path, buffer.getvalue())
 
 
-def _table(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+def table_columns(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Outputs as columns of a table: a row for each entry of their first dim, which they share.
+
+    Args:
+        values: by name.
+
+    Returns:
+        A column [rows] for each element of the other dims, called `name` or `name[0,1]`; texts are objects.
+
+    Raises:
+        UsageError: they do not share it.
+    """
+    arrays = {name: np.asarray(value) for name, value in values.items()}
     rows = {a.shape[0] if a.ndim else None for a in arrays.values()}
     if len(rows) != 1 or None in rows:
         raise UsageError(
-            f"-o {path}: a table needs outputs with the same number of rows, and there are {_listed(arrays)}; write "
-            ".npz."
+            f"a table needs outputs with the same number of rows, and there are {_listed(arrays)}; write .npz."
         )
-    columns = [array.reshape(array.shape[0], int(np.prod(array.shape[1:]))) for array in arrays.values()]
-    text = bytes_io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([title for name, array in arrays.items() for title in _titles(name, array.shape[1:])])
-    for parts in zip(*columns, strict=True):
-        writer.writerow([str(value) for part in parts for value in part])  # str of a float32 has the digits it needs
-    return text.getvalue()
+    columns: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        flat = _storable(array).reshape(array.shape[0], int(np.prod(array.shape[1:], dtype=int)))
+        plain = flat.astype(object) if flat.dtype.kind == "U" else flat
+        columns |= dict(zip(_titles(name, array.shape[1:]), plain.T, strict=True))
+    return columns
+
+
+def write_table(path: Path, columns: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of a table's file: in the format, and with the compression, that its name says.
+
+    Raises:
+        MissingExtraError: what writes it is not installed.
+    """
+    form, (suffix, compression) = find_format(path), split_suffix(path)
+    assert form is not None
+    content = form.write(columns, suffix)
+    if compression == ".gz":
+        return gzip.compress(content, mtime=0)
+    if compression:
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise MissingExtraError(str(path), "pyarrow", EXTRA) from error
+        return bytes(pyarrow.compress(content, "zstd", asbytes=True))
+    return content
 
 
 def _titles(name: str, shape: tuple[int, ...]) -> Iterator[str]:

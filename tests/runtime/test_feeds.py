@@ -74,7 +74,9 @@ def test_adapt_picks_by_name_casts_floats_and_leaves_labels_out() -> None:
     feeds = adapt(specs, {"x": np.zeros((4, 2)), "label": np.zeros(4, dtype=int)})
     assert list(feeds) == ["x"]
     assert feeds["x"].dtype == FLOAT
-    assert adapt(specs, {"other": np.zeros((4, 2), FLOAT)})["x"].shape == (4, 2)
+    assert adapt(specs, {"": np.zeros((4, 2), FLOAT)})["x"].shape == (4, 2)
+    with pytest.raises(InputError, match="the data has other; the model takes x"):
+        adapt(specs, {"other": np.zeros((4, 2), FLOAT)})
     with pytest.raises(InputError, match=r"x: float32\[n, 2\]"):
         adapt(specs, {"a": np.zeros(1), "b": np.zeros(1)})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,18 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, UsageError, one_line
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.archive import Columns, open_npy, open_npz, read_npz
-from onnxtool.runtime.data.csv_file import count_rows, lacks_header, read_column, read_rows
+from onnxtool.runtime.data.data_path import DataPath
+from onnxtool.runtime.data.formats.registry import find_format, suffixes
+from onnxtool.runtime.data.formats.table_file import TableFile
+from onnxtool.runtime.data.frames import as_table
 from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.data.table import Table
 from onnxtool.user_code import as_feeds, load_function, read_items
 
 _INPUT = re.compile(r"input_(\d+)\.pb$")
@@ -92,12 +96,13 @@ def open_data(
     Args:
         data: an .npz file (arrays by input name, samples along the first dim), an .npy file (one input), a folder
             of .npy or .npz files (one sample each), a folder of ONNX's test_data_set_N folders (or of others with an
-            .npy file for each input), a folder of pictures, a .csv file, "file.py:generator", or in
-            Python named arrays, a list of feeds, or a function that returns an iterable of feeds.
+            .npy file for each input), a folder of pictures, a table's file (see `formats`), "file.py:generator", or in
+            Python a data frame, columns or arrays by name, a list of rows or feeds, or a function that returns an
+            iterable of feeds.
         specs: the model's inputs.
         samples: use at most this many.
         images: how pictures become tensors.
-        label: the column of a .csv file that holds labels.
+        label: the column of a table that holds labels.
 
     Raises:
         InputError: missing or unreadable, or it does not fit the model.
@@ -112,13 +117,21 @@ def open_data(
 def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label: str | None) -> DataSource:
     if isinstance(data, DataSource):
         return replace(data, specs=specs)
-    if isinstance(data, Mapping):
-        columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in data.items()}
+    table = open_table(data, specs)
+    if table is not None:
+        typed = table.arrays(specs, label)
+        columns = {name: Columns(array.shape, _row_reader(array)) for name, array in typed.items()}
+        return replace(_from_columns(table.label, columns, specs), notes=(*table.notes, *table.left_out(specs, label)))
+    arrays = named_arrays(data, specs)
+    if arrays is not None:
+        columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in arrays.items()}
         return _from_columns("given arrays", columns, specs)
     if callable(data):
         return DataSource("given function", None, lambda: map(as_feeds, data()), specs)
     if not isinstance(data, (str, os.PathLike)):
-        items = list(data)
+        items = list(data) if isinstance(data, Iterable) else None
+        if items is None:
+            raise UsageError(f"data cannot be a {type(data).__name__}: {_TAKEN}.")
         return DataSource("given feeds", len(items), lambda: map(as_feeds, items), specs)
     text = os.fspath(data)
     path = Path(text)
@@ -137,18 +150,70 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
         return _from_columns(str(path), open_npy(path), specs)
     if path.suffix.lower() in SUFFIXES:
         return pictures(str(path), [path], specs, images)
-    if path.suffix.lower() == ".csv":
-        notes = (f"{path}: its first line holds numbers, and was taken as a row",) if lacks_header(path) else ()
-        return DataSource(str(path), count_rows(path), lambda: read_rows(path, specs, label), specs, notes)
     if path.suffix == ".py":
         raise UsageError(f"{path}: name the generator function in it too: {path}:FUNCTION.")
-    raise UsageError(f"{path}: give an .npz, .npy or .csv file, a folder of arrays or pictures, or file.py:generator.")
+    known = ", ".join((".npz", ".npy", *suffixes()))
+    raise UsageError(
+        f"{path}: give a file that ends with {known}, a folder of arrays or pictures, or file.py:generator."
+    )
+
+
+def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> Table | None:
+    """The table that a file or an object holds; None where it is none.
+
+    Args:
+        data: anything that `open_data` takes.
+        specs: the model's inputs; without them named arrays count as arrays.
+
+    Raises:
+        InputError: a table that cannot be read.
+        MissingExtraError: what reads it is not installed.
+    """
+    if not isinstance(data, (str, os.PathLike)):
+        return data if isinstance(data, Table) else as_table(data, specs)
+    path = Path(data)
+    form = None if path.is_dir() or ".py:" in str(data) else find_format(path)
+    if form is None:
+        return None
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder.")
+    if not path.is_file():
+        raise InputError(f"{path}: is not a regular file.")
+    try:
+        return form.read(TableFile.of(path, data.decimal if isinstance(data, DataPath) else "."))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def named_arrays(data: Any, specs: Sequence[TensorSpec]) -> dict[str, Any] | None:
+    """Arrays by input name, a lone one under ""; None where `data` is something else.
+
+    Raises:
+        InputError: what numpy makes no array of.
+    """
+    if hasattr(data, "__array__") and not isinstance(data, Mapping):
+        data = {"": data}
+    if not isinstance(data, Mapping):
+        return None
+    others = {s.name for s in specs if isinstance(s.dtype, str) and s.dtype != "string"}  # sequences and maps
+    found = {}
+    for name, value in data.items():
+        try:
+            found[str(name)] = value if name in others else np.asarray(value)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"given arrays: {name!r} is not an array ({one_line(error, 150)}).") from error
+    return found
+
+
+_TAKEN = (
+    "give a path, a data frame, arrays or columns by name, a list of rows or feeds, or a function that returns feeds"
+)
 
 
 def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[TensorSpec, ...]) -> DataSource:
     """Arrays by name, samples along the first dim; an input whose array has no such dim is the same in all."""
-    if len(specs) == 1 and specs[0].name not in columns and len(columns) == 1:
-        columns = {specs[0].name: next(iter(columns.values()))}
+    if len(specs) == 1 and "" in columns:
+        columns = {specs[0].name: columns[""]}
     missing = [s for s in specs if s.name not in columns]
     if missing:
         known = ", ".join(str(s.info()) for s in specs)
@@ -260,29 +325,27 @@ def _from_script(script: Path, function: str, specs: tuple[TensorSpec, ...]) -> 
 
 
 def read_labels(data: Any, name: str) -> np.ndarray:
-    """The labels of labelled data: array `name` of the same .npz file (or of the named arrays).
+    """The labels of labelled data: array or column `name` of it.
 
     Raises:
         InputError: there is no such array.
-        UsageError: the data is not an .npz file.
+        UsageError: data without names.
     """
+    table = open_table(data)
+    if table is not None:
+        return table.column(name)
     if isinstance(data, Mapping):
-        arrays: Mapping[str, Any] = data
-        label = "given arrays"
-    elif isinstance(data, (str, os.PathLike)) and str(data).lower().endswith(".csv"):
-        return read_column(Path(data), name)
+        label, names = "given arrays", list(data)
     elif isinstance(data, (str, os.PathLike)) and str(data).endswith(".npz"):
-        arrays, label = {k: c for k, c in open_npz(Path(data)).items() if k == name}, str(data)
-        if name not in arrays:
-            raise InputError(f"{data}: there is no array {name!r} for --labels in it; it has {_names(Path(data))}.")
-        rows = arrays[name]
-        return np.concatenate(list(rows.read(1))) if rows.shape else next(rows.read(1))
+        label, arrays = str(data), open_npz(Path(data))
+        names = list(arrays)
+        if name in arrays:
+            rows = arrays[name]
+            return np.concatenate(list(rows.read(1))) if rows.shape else next(rows.read(1))
     else:
-        raise UsageError("--labels names an array of the --eval file, which must be an .npz or .csv file.")
-    if name not in arrays:
-        raise InputError(f"{label}: there is no array {name!r} for --labels in it; it has {', '.join(arrays)}.")
-    return np.asarray(arrays[name])
-
-
-def _names(path: Path) -> str:
-    return ", ".join(open_npz(path))
+        raise UsageError(
+            "--labels names an array or a column of the --eval file, which must be an .npz file or a table."
+        )
+    if name not in names:
+        raise InputError(f"{label}: there is no array {name!r} for --labels in it; it has {', '.join(names)}.")
+    return np.asarray(data[name])

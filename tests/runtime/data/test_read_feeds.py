@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxtool
+from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.read_feeds import read_feeds
 
 FREE = (TensorSpec("x", np.dtype(np.float32), ("batch", 3)),)
@@ -36,9 +39,10 @@ def test_an_archive_that_fits_is_one_run() -> None:
     assert given.notes == ()
 
 
-def test_the_only_array_for_the_only_input_is_said() -> None:
-    (note,) = read_feeds({"rows": ROWS}, FREE).notes
-    assert "'rows'" in note and "'x'" in note
+@pytest.mark.parametrize("read", [read_feeds, open_data])
+def test_the_only_array_by_another_name_is_refused(read: Callable[..., object]) -> None:
+    with pytest.raises(InputError, match=r"the data has rows; the model takes x: float32"):
+        read({"rows": ROWS}, FREE)
 
 
 def test_more_rows_than_a_fixed_batch_takes_are_several_runs() -> None:
