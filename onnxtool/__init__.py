@@ -25,7 +25,7 @@ _FUNCTIONS = {
     "cache": ("onnxtool.workflow.cache", "cache"),
     "certificate": ("onnxtool.equality.file_certificate", "certificate"),
     "check": ("onnxtool.lint.check", "check"),
-    "compare": ("onnxtool.equality.compare", "compare"),
+    "compare": ("onnxtool.conversion.compare_sources", "compare"),
     "convert": ("onnxtool.conversion.convert", "convert"),
     "diff": ("onnxtool.model.diff", "diff"),
     "doctor": ("onnxtool.runtime.doctor", "doctor"),
@@ -45,9 +45,9 @@ __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are serv
 
 if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.benchmark.bench import bench as bench
+    from onnxtool.conversion.compare_sources import compare as compare
     from onnxtool.conversion.convert import convert as convert
     from onnxtool.editing.edit import edit as edit
-    from onnxtool.equality.compare import compare as compare
     from onnxtool.equality.file_certificate import certificate as certificate
     from onnxtool.lint.check import check as check
     from onnxtool.model.diff import diff as diff

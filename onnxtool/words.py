@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from onnxtool.equality.rule.tolerance import Tolerance
     from onnxtool.options.session import OptimizationLevel, SessionOptions
     from onnxtool.options.shared import Dim
+    from onnxtool.runtime.data.table import DataTable
 
 Asked = TypeVar("Asked", bound="DataclassInstance")
 
@@ -39,6 +41,10 @@ def read_words(kind: type[Asked], written: Mapping[str, Any], *, dashes: str = "
     for name, value in written.items():
         if value is not None:
             option = declared.get(name)
+            if option is not None and option.role == "data" and written.get("decimal") == ",":
+                from onnxtool.runtime.data.data_path import DataPath
+
+                value = DataPath(str(value), ",")  # noqa: PLW2901
             values[name] = value if option is None else read_value(option, value, dashes + option.word)
     return kind(**values)
 
@@ -225,10 +231,10 @@ def _dtypes(_called: str, value: str | Iterable[str]) -> dict[str, Any]:
     return {name: parse_dtype(dtype) for name, _, dtype in (text.rpartition(":") for text in texts(value))}
 
 
-def _arrays(_called: str, value: str | Path) -> Mapping[str, np.ndarray]:
-    from onnxtool.runtime.data.archive import read_npz
+def _sample(_called: str, value: str | os.PathLike[str]) -> Mapping[str, np.ndarray] | DataTable:
+    from onnxtool.runtime.data.open_data import open_sample
 
-    return read_npz(value)
+    return open_sample(value)
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
@@ -247,5 +253,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "shapes by name": lambda called, value: {name or "": dims for name, dims in _shapes(called, value).items()},
     "dtypes": _dtypes,
     "tolerances": tolerances,
-    "arrays": _arrays,
+    "sample": _sample,
 }

@@ -148,7 +148,7 @@ def _metavar(option: Option) -> str:
         return option.metavar
     if option.kind in ("integer", "number", "numbers"):
         return "N"
-    return "FILE" if option.kind in ("path", "paths", "arrays") else "NAME"
+    return "FILE" if option.kind in ("path", "paths", "sample") else "NAME"
 
 
 def _heading(option: Option) -> str:

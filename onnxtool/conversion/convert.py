@@ -28,7 +28,9 @@ from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
-from onnxtool.runtime.data.archive import read_npz
+from onnxtool.runtime.data.frames import as_table
+from onnxtool.runtime.data.open_data import open_sample
+from onnxtool.runtime.data.table import DataTable
 from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded
 
 # For adapters of other packages, which may import their framework while they load a file.
@@ -63,7 +65,7 @@ def convert(
         keep_failed: where to keep a file that failed the comparison.
         reproducible: leave measured values out of the file's metadata, so that every run gives the same bytes.
         settings: fields of ConvertOptions by name, as in `convert(a, b, factory="net.py:make", trust=True)`; `sample`
-            may be the path of an .npz file:
+            may be the path of an .npz file or of a table, or a data frame:
 
     Returns:
         A report; with `ok` False (outputs differ) nothing was written to `output`.
@@ -77,6 +79,7 @@ def convert(
     clock = progress.StageClock()
     with progress.task("converting", 4) as task:
         opened, adapter, model = _open(source, options)
+        options = with_arrays(options, model)
         clock.stop("load")
         task.advance()
         # Frameworks run the model to export it, with native code that takes its data for sound.
@@ -174,9 +177,8 @@ def _with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> Conv
     Raises:
         UsageError: no such option.
     """
-    sample = settings.get("sample")
-    if isinstance(sample, (str, os.PathLike)):
-        settings = {**settings, "sample": read_npz(sample)}
+    if settings.get("sample") is not None:
+        settings = {**settings, "sample": open_sample(settings["sample"])}
     dtypes = settings.get("input_dtypes")
     if dtypes:
         named = {
@@ -203,7 +205,27 @@ def _open(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, Source
     adapter = find_adapter(opened, options)
     adapter.prepare(opened, options, export=False)
     with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options, opened)):
-        return opened, adapter, adapter.load(opened, options)
+        known = replace(options, sample=None) if isinstance(options.sample, DataTable) else options
+        return opened, adapter, adapter.load(opened, known)
+
+
+def with_arrays(options: ConvertOptions, model: SourceModel) -> ConvertOptions:
+    """`options` with a sample of arrays, by the names of the model's inputs; floats of a table as float64.
+
+    Raises:
+        InputError: the table does not fit the model.
+    """
+    sample = options.sample
+    if isinstance(sample, Mapping):
+        sample = as_table(sample, model.inputs) or sample
+    if isinstance(sample, DataTable):
+        double = np.dtype(np.float64)
+        wide = [replace(s, dtype=double) if s.dtype == np.float32 else s for s in model.inputs]
+        model.notes.extend((*sample.notes, *sample.left_out(wide)))
+        return replace(options, sample=sample.arrays(wide))
+    if sample is not None and len(sample) == len(model.inputs) == 1 and options.input_names:
+        return replace(options, sample={model.inputs[0].name: next(iter(sample.values()))})
+    return options
 
 
 def _adapter_of(model: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from onnxtool.conversion.convert import load_source
+from onnxtool.conversion.convert import load_source, with_arrays
 from onnxtool.conversion.equivalence import SourceProof
 from onnxtool.conversion.supervised_model import supervised
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -49,6 +49,7 @@ def replay(
     if verification.get("data") == "sample" and chosen.sample is None:
         raise UsageError(f"{model}: the recorded proof ran on a sample. Give it with --sample.")
     opened, adapter, loaded, pace = load_source(source, chosen)
+    chosen = with_arrays(chosen, loaded)
     adapter.prepare(opened, chosen, export=True)
     graph = io.load(Path(model))
     tolerance = Tolerance(float(verification["rtol"]), float(verification["atol"]))

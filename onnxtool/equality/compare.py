@@ -52,8 +52,8 @@ def compare(
     """Run two models on the same inputs and say how far their outputs are apart.
 
     Args:
-        a: the reference: an .onnx file, a model in memory, or any Runner (`conversion.convert.open_source` makes one
-            of a framework file).
+        a: the reference: an .onnx file, a model in memory (of ONNX, an estimator, a booster, a torch module, a Keras
+            model), or any Runner (`conversion.convert.open_source` makes one of a framework file).
         b: what is judged, likewise.
         options: how to run .onnx files.
         options_b: how to run B, where that is another way; the precision of its provider is told then.

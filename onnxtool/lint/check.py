@@ -58,7 +58,7 @@ def check(
     file = ModelFile.of(model)
     wanted = selected(select, ignore)
     requested_providers(options)
-    stages, findings = examine(file.path, file.proto, options, data=None if data is None else str(data), seed=seed)
+    stages, findings = examine(file.path, file.proto, options, data=data, seed=seed)
     findings += static_findings(file.view, sound=stages[0].state == "passed")
     if stages[-1].state == "passed" and requested_providers(options) != (CPU,):
         findings += _fallbacks(file, data, seed, options, require_provider)

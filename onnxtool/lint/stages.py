@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,7 +69,12 @@ _AFTER_CRASH = ((1, 1024), (1, 16000))  # sound shorter than a window can crash 
 
 
 def examine(
-    path: Path, proto: onnx.ModelProto, options: SessionOptions, *, data: str | None = None, seed: int = 0
+    path: Path,
+    proto: onnx.ModelProto,
+    options: SessionOptions,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    seed: int = 0,
 ) -> tuple[list[Stage], list[Finding]]:
     """Put a model file through all four stages.
 
@@ -214,7 +220,7 @@ def _has_custom_operators(proto: onnx.ModelProto) -> bool:
     return any(name.rpartition(".")[0] not in standard for name in names)
 
 
-def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
+def _run(work: _Examination, runner: Any, data: str | os.PathLike[str] | None, seed: int) -> str:
     from onnxtool.runtime.data.read_feeds import read_feeds
     from onnxtool.runtime.feeds import random_feeds
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, seldom_option, speed_option
-from onnxtool.options.shared import Providers, Shown
+from onnxtool.options.shared import Decimal, Providers, Shown
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class BenchCommand(Providers, Shown):
         metavar="MODEL...",
     )
     data: Path | None = shared.DATA()
+    decimal: Decimal = shared.DECIMAL()
     batches: tuple[int, ...] = input_option(
         (), "Batch sizes, such as 1,8.", "--batch", kind="counts", metavar="N[,N...]"
     )

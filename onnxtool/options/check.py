@@ -8,7 +8,7 @@ from typing import Literal
 
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, output_option, proof_option, speed_option
-from onnxtool.options.shared import Runtime, Shown
+from onnxtool.options.shared import Decimal, Runtime, Shown
 
 FailOn = Literal["error", "warning", "note"]
 
@@ -21,6 +21,7 @@ class CheckCommand(Runtime, Shown):
         (), "Files, folders or patterns such as 'models/*.onnx'.", argument=True, metavar="MODEL..."
     )
     data: Path | None = shared.DATA()
+    decimal: Decimal = shared.DECIMAL()
     select: tuple[str, ...] = input_option(
         (),
         "Report these findings only: OT301, OT3 or a family such as security.",

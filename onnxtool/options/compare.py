@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, proof_option, seldom_option
 from onnxtool.options.session import OptimizationLevel
-from onnxtool.options.shared import Dim, Effort, Required, Runtime, Shown
+from onnxtool.options.shared import Decimal, Dim, Effort, Required, Runtime, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ class CompareOptions:
         names: how to call the two in the report; their paths unless given.
     """
 
-    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = shared.DATA()
+    data: Any = shared.DATA()
     images: str = shared.IMAGES()
     layers: bool = proof_option(False, "Compare every tensor inside, and name the first that is wrong.")
     bisect: str | os.PathLike[str] | None = seldom_option(
@@ -62,6 +62,7 @@ class CompareOptions:
 class CompareCommand(CompareOptions, Runtime, Shown):
     """What the command takes besides."""
 
+    decimal: Decimal = shared.DECIMAL()
     a: Path = option(MISSING, "The reference: an .onnx or framework file, or a URL.", argument=True, metavar="A")
     b: Path | None = option(
         None, "The model to judge, likewise; none with --golden and --record.", argument=True, metavar="[B]"

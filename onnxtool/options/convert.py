@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, output_option, proof_option, seldom_option
-from onnxtool.options.shared import Dim, Effort, Shown
+from onnxtool.options.shared import Decimal, Dim, Effort, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,8 @@ class ConvertOptions:
     Attributes:
         input_shapes: input name -> dims; the key "" stands for the only input. str = dynamic dim with that name,
             None = unnamed dynamic dim.
-        sample: real inputs, by name; used in place of random ones. Its shapes and dtypes describe the inputs.
+        sample: real inputs, used in place of random ones: arrays by name, whose shapes and dtypes describe the inputs,
+            or a table.
         verbose: 2 or more lets the exporters chatter.
         custom_op_libraries: shared libraries with the runtime's side of custom operators.
         adapter: name of the adapter to use; None = the first that recognises the source.
@@ -37,11 +38,12 @@ class ConvertOptions:
     trust: bool = shared.TRUST(of_source=True)
     input_shapes: Mapping[str, tuple[Dim, ...]] = shared.INPUT_SHAPE(default={}, kind="shapes by name", of_source=True)
     input_dtypes: Mapping[str, np.dtype | str] = shared.INPUT_DTYPE(of_source=True)
-    sample: Mapping[str, np.ndarray] | None = input_option(
+    sample: Any = input_option(
         None,
-        "Real inputs to verify on, in place of random ones; they give shapes and dtypes too.",
-        kind="arrays",
-        metavar="FILE.npz",
+        "Real inputs to verify on, in place of random ones: .npz, which gives shapes and dtypes too, or a table (.csv, "
+        ".tsv, .jsonl, .parquet, .feather).",
+        kind="sample",
+        metavar="FILE",
         role="data",
         of_source=True,
     )
@@ -81,6 +83,7 @@ class ConvertOptions:
 class ConvertCommand(ConvertOptions, Shown):
     """What the command takes besides."""
 
+    decimal: Decimal = shared.DECIMAL()
     provider: tuple[str, ...] = shared.PROVIDER(step=False)
     ep_library: tuple[str, ...] = shared.EP_LIBRARY(step=False)
     output: Path = shared.WRITTEN(place=-1)

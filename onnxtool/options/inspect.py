@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnxtool.options import shared
 from onnxtool.options.option import output_option
-from onnxtool.options.shared import Runtime, Shown
+from onnxtool.options.shared import Decimal, Runtime, Shown
 
 
 @dataclass(frozen=True)
@@ -21,4 +21,5 @@ class InspectCommand(Runtime, Shown):
     sbom: Path | None = output_option(None, "Write a bill of materials (CycloneDX 1.6).", metavar="FILE.json")
     placement: bool = output_option(False, "Run the model and show which provider runs which node, and why.")
     data: Path | None = shared.DATA()
+    decimal: Decimal = shared.DECIMAL()
     require_provider: bool = shared.REQUIRE_PROVIDER()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.options import shared
 from onnxtool.options.option import option, proof_option, seldom_option, speed_option
-from onnxtool.options.shared import TARGETS, Dim, Runtime, Shown, Tolerances
+from onnxtool.options.shared import TARGETS, Decimal, Dim, Runtime, Shown, Tolerances
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +103,7 @@ class OptimizeOptions(Tolerances):
 class OptimizeCommand(OptimizeOptions, Runtime, Shown):
     """What the command takes besides."""
 
+    decimal: Decimal = shared.DECIMAL()
     model: Path | None = option(None, "The .onnx file.", argument=True, metavar="MODEL")
     output: Path | None = shared.WRITTEN(default=None)
     list_passes: bool = option(False, "Describe every pass, and exit.", step=False)

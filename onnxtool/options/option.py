@@ -23,7 +23,7 @@ Kind = Literal[
     "flag", "count", "integer", "number", "numbers", "text", "texts", "path", "paths", "choice",
     # A text that is read further: 64MB; 0.01 or 1%; 5%; "1,8"; "A,B"; ID[,ID]; NAME=VALUE; NAME=FILE; ...
     "size", "share", "percentage", "counts", "names", "ids", "arguments", "files", "shapes", "shapes by name", "dtypes",
-    "tolerances", "arrays",
+    "tolerances", "sample",
 ]  # fmt: skip
 # What the command line hands over for each kind, and what a build file holds.
 _TYPES: Mapping[Kind, tuple[Any, str]] = {
@@ -31,7 +31,7 @@ _TYPES: Mapping[Kind, tuple[Any, str]] = {
     **dict.fromkeys(
         ("texts", "ids", "files", "shapes", "shapes by name", "dtypes", "tolerances"), (list[str], "texts")
     ),
-    **dict.fromkeys(("path", "arrays"), (Path, "text")),
+    **dict.fromkeys(("path", "sample"), (Path, "text")),
     "paths": (list[Path], "texts"),
     "numbers": (list[float], "texts"),
     "flag": (bool, "flag"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnxtool.options import shared
 from onnxtool.options.option import option, output_option
-from onnxtool.options.shared import Shown, Tolerances
+from onnxtool.options.shared import Decimal, Shown, Tolerances
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class PackageCommand(Tolerances, Shown):
     )
     name: str | None = option(None, "Name of the model in the package.")
     data: Path | None = shared.DATA()
+    decimal: Decimal = shared.DECIMAL()
     runtime_folder: Path | None = option(
         None, "web: the npm package onnxruntime-web, or node_modules with it.", metavar="DIR"
     )

@@ -18,7 +18,7 @@ from onnxtool.options.option import (
     seldom_option,
     speed_option,
 )
-from onnxtool.options.shared import DEFAULT_THREADS, TARGETS, Providers, Shown
+from onnxtool.options.shared import DEFAULT_THREADS, TARGETS, Decimal, Providers, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,8 +55,9 @@ class QuantizeOptions:
     """What the user asked for.
 
     Attributes:
-        data: calibration samples: an .npz or .npy file, a folder of them, "file.py:generator", named arrays, a list
-            of feeds, or a function that returns feeds (see `calibration.open_data`).
+        data: calibration samples: an .npz or .npy file, a folder of them, a table's file, "file.py:generator", a data
+            frame, arrays or columns by name, a list of rows or feeds, or a function that returns feeds (see
+            `runtime.data.open_data`).
         eval_data: labelled samples, likewise.
         labels: the labels, or the name of their array in the `eval_data` file.
         metric: "accuracy", "f1", "auc", "r2", "perplexity", "cer", "wer", "miou", "map" or "retrieval" (see
@@ -77,8 +78,9 @@ class QuantizeOptions:
     )
     data: Any = input_option(
         None,
-        "Calibration samples: .npz or .npy (samples along the first dim), a folder of .npy or .npz files (one sample "
-        "each), a folder of pictures (see --image), .csv, or file.py:GENERATOR.",
+        "Calibration samples: .npz or .npy (samples along the first dim), a table (.csv, .tsv, .jsonl, .parquet, "
+        ".feather), a folder of .npy or .npz files (one sample each), a folder of pictures (see --image), or "
+        "file.py:GENERATOR.",
         metavar="PATH",
         role="data",
     )
@@ -90,9 +92,14 @@ class QuantizeOptions:
     )
     samples: int | None = input_option(None, "Use at most this many samples.", low=1, needs=("data",))
     eval_data: Any = proof_option(
-        None, "Labelled samples (.npz), to measure accuracy on.", "--eval", metavar="PATH", role="data", bundle="too"
+        None,
+        "Labelled samples (.npz or a table), to measure accuracy on.",
+        "--eval",
+        metavar="PATH",
+        role="data",
+        bundle="too",
     )
-    labels: str | np.ndarray | None = proof_option(None, "The labels' array in the --eval file.", metavar="NAME")
+    labels: str | np.ndarray | None = proof_option(None, "The labels in the --eval file.", metavar="NAME")
     metric: Any = proof_option(
         "accuracy",
         "accuracy, f1, auc, r2, perplexity, cer, wer, miou, map, retrieval, or file.py:FUNCTION of (outputs, labels).",
@@ -240,6 +247,7 @@ class QuantizeOptions:
 class QuantizeCommand(QuantizeOptions, Providers, Shown):
     """What the command takes besides."""
 
+    decimal: Decimal = shared.DECIMAL(needs=("data", "eval_data"))
     model: Path = shared.MODEL()
     output: Path = shared.WRITTEN(bundle="too")
     max_perplexity: float = proof_option(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, output_option, seldom_option
-from onnxtool.options.shared import Runtime, Shown
+from onnxtool.options.shared import Decimal, Runtime, Shown
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class RunCommand(Runtime, Shown):
 
     model: Path = shared.MODEL()
     data: Path | None = shared.DATA()
+    decimal: Decimal = shared.DECIMAL()
     images: str = shared.IMAGES()
     inputs: Mapping[str, str] = input_option(
         {},
@@ -28,10 +29,11 @@ class RunCommand(Runtime, Shown):
     )
     output: Path | None = output_option(
         None,
-        "Write the outputs: all of them (.npz), the only one (.npy), or a row for each sample (.csv).",
+        "Write the outputs: all of them (.npz), the only one (.npy), or a table with a row for each sample (.csv, "
+        ".tsv, .jsonl, .parquet, .feather; - for CSV on stdout).",
         "--output",
         "-o",
-        metavar="OUT.npz|.npy|.csv",
+        metavar="FILE",
     )
     batch: int | None = input_option(None, "Batch size of random inputs, where it is dynamic.", low=1)
     prompt: str | None = option(None, "Continue this text.", metavar="TEXT")

@@ -14,6 +14,7 @@ Dim = int | str | None
 Effort = Literal["quick", "normal", "thorough"]
 # The least verdict with which two models count as equal.
 Required = Literal["tested", "certified"]
+Decimal = Literal[".", ","]
 # Kinds of processors that --target names, in every command that has it.
 TARGETS = ("avx2", "avx512", "vnni", "amx", "arm64", "generic")
 DEFAULT_THREADS = 1  # one thread is the least noisy measure, and what services with many workers run
@@ -61,7 +62,8 @@ PYTHON_PATH = shared(
 TRUST = shared(False, "Load formats that can run code (pickle). Only for files you trust.", group=INPUT)
 DATA = shared(
     None,
-    "Inputs: .npz, .npy, .csv, a picture, a folder of .npy files or pictures, or file.py:GENERATOR.",
+    "Inputs: .npz, .npy, a table (.csv, .tsv, .jsonl, .parquet, .feather), a picture, a folder of .npy files or "
+    "pictures, or file.py:GENERATOR.",
     kind="path",
     metavar="PATH",
     role="data",
@@ -73,6 +75,13 @@ IMAGES = shared(
     "scale=255,layout=nchw,order=rgb. Pixels are divided by scale; the rest as the model has it.",
     "--image",
     metavar="OPTIONS",
+    group=INPUT,
+)
+DECIMAL = shared(
+    ".",
+    "What stands before the decimals in a .csv or .tsv table.",
+    choices=get_args(Decimal),
+    metavar=".|,",
     group=INPUT,
 )
 PROVIDER = shared(

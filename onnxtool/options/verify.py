@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, seldom_option
-from onnxtool.options.shared import Shown
+from onnxtool.options.shared import Decimal, Shown
 
 
 @dataclass(frozen=True)
@@ -26,4 +26,5 @@ class VerifyCommand(Shown):
     factory_args: Mapping[str, Any] = shared.FACTORY_ARG()
     python_path: tuple[Path, ...] = shared.PYTHON_PATH()
     trust: bool = shared.TRUST()
-    sample: Path | None = input_option(None, "The sample of the recorded proof.", metavar="FILE.npz")
+    sample: Any = input_option(None, "The sample of the recorded proof.", kind="sample", metavar="FILE", role="data")
+    decimal: Decimal = shared.DECIMAL()

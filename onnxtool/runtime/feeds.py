@@ -219,9 +219,8 @@ def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict
     for spec in specs:
         if spec.name not in arrays:
             known = ", ".join(str(s.info()) for s in specs)
-            raise InputError(
-                f"the data has {', '.join(n or 'no names' for n in arrays) or 'nothing'}; the model takes {known}."
-            )
+            have = ", ".join(n or "an array without a name" for n in arrays) or "nothing"
+            raise InputError(f"the data has {have}; the model takes {known}.")
         feeds[spec.name] = cast(arrays[spec.name], spec)
     return feeds
 

@@ -17,10 +17,11 @@ from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.data.archive import read_npz
+from onnxtool.runtime.data.frames import frame_like, is_frame
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.output_files import check_output_file, write_outputs
+from onnxtool.runtime.output_files import check_output_file, table_columns, write_outputs
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names
@@ -32,7 +33,7 @@ _SHOWN = 8
 def run(
     model: ModelLike,
     *,
-    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    data: Any = None,
     inputs: Mapping[str, str | os.PathLike[str]] | None = None,
     output: str | os.PathLike[str] | None = None,
     batch: int | None = None,
@@ -45,11 +46,12 @@ def run(
 
     Args:
         model: an .onnx file, or a model in memory.
-        data: inputs as an .npz or .npy file, a folder of .npy files named after the inputs, a .csv file, pictures, or
-            named arrays. Samples that do not fit into one run are run one after the other, and their outputs joined.
+        data: inputs as an .npz or .npy file, a folder of .npy files named after the inputs, a table's file, pictures,
+            a data frame (pandas, Polars, Arrow), a list of rows, or arrays or columns by name. Samples that do not fit
+            into one run are run one after the other, and their outputs joined.
         inputs: one .npy file for each input, by name; goes before `data`. What is in neither is an error, unless
             both are left out: then the inputs are seeded random ones.
-        output: .npz, .npy or .csv file for the outputs, as of `write_outputs`.
+        output: file for the outputs, as of `write_outputs`.
         batch: size of the first dim of random inputs where it is dynamic.
         seed: of random inputs.
         options: how to run the model.
@@ -57,7 +59,7 @@ def run(
         require_provider: make it a bad verdict when a node does not run on the provider asked for.
 
     Returns:
-        A report that also carries the output arrays (`values`).
+        A report that also carries the output arrays (`values`) and, where the data were a frame, a frame (`frame`).
 
     Raises:
         InputError: the model or the data cannot be used, or a node fails.
@@ -92,8 +94,19 @@ def run(
         written=None if output is None else str(output),
         warnings=(*given.notes, *_complaints(summaries)),
         values=values,
+        frame=_frame(data, values),
         fallbacks=_fallbacks(file, given.feeds[0], options) if require_provider else (),
     )
+
+
+def _frame(data: Any, values: Mapping[str, Any]) -> Any:
+    """Outputs as a frame like that of the inputs; None where these were none, or the outputs are no table."""
+    if not is_frame(data):
+        return None
+    try:
+        return frame_like(data, table_columns(values))
+    except UsageError:
+        return None
 
 
 def _joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -112,7 +125,7 @@ def _fallbacks(file: ModelFile, feeds: Mapping[str, np.ndarray], options: Sessio
 
 def chosen_feeds(
     runner: OnnxRunner,
-    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
+    data: Any,
     inputs: Mapping[str, str | os.PathLike[str]] | None,
     batch: int | None,
     seed: int,

@@ -32,11 +32,10 @@ def command(asked: VerifyCommand, out: Output) -> None:
         return
     from onnxtool.cli.sources import source_options
     from onnxtool.conversion.replay import replay
-    from onnxtool.runtime.data.archive import read_npz
 
     if source is None and asked.factory is None:
         raise UsageError("--replay needs what the model was made from: --source FILE, or --factory.")
-    options = source_options(asked, sample=None if asked.sample is None else read_npz(asked.sample))
+    options = source_options(asked)
     known = source if source is not None and source.is_file() else None
     report = verify(model, **taken_by(verify, asked) | {"source": known})
     out.emit(replace(report, replay=replay(model, source, options)))

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtool.errors import InputError, MissingExtraError, one_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.formats.table_file import EXTRA
-from onnxtool.runtime.data.table import Cells, Rows, Table
+from onnxtool.runtime.data.table import Cells, DataTable, Rows
 
 
 def is_frame(data: object) -> bool:
@@ -22,7 +22,7 @@ def is_frame(data: object) -> bool:
     return any(hasattr(kind, name) for name in marks)
 
 
-def as_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> Table | None:
+def as_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> DataTable | None:
     """A frame, a column of one, a list of rows (dicts of numbers and texts), or columns by name.
 
     Args:
@@ -45,7 +45,7 @@ def as_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> Table | No
     if isinstance(data, Mapping) and specs is not None and not _are_arrays(data, specs):
         if _is_row(data):
             return _of_rows([data])
-        if all(np.ndim(v) == 1 or is_frame(v) for v in data.values()):
+        if all(_rank(v) == 1 or is_frame(v) for v in data.values()):
             return _table("given columns", [(str(name), _values(column)) for name, column in data.items()])
     return None
 
@@ -96,11 +96,11 @@ def _columns(data: Any) -> list[tuple[str, Cells]]:
 
 
 def _values(column: Any) -> Cells:
-    """The cells of a column, in a type of NumPy's; objects where it has none."""
-    return np.asarray(column)
+    """The cells of a column, in a type of NumPy's; objects where it has none. Of a list each has a type of its own."""
+    return column if isinstance(column, (list, tuple)) else np.asarray(column)
 
 
-def _table(label: str, columns: Sequence[tuple[str, Cells]]) -> Table:
+def _table(label: str, columns: Sequence[tuple[str, Cells]]) -> DataTable:
     counts = {name: len(cells) for name, cells in columns}
     if len(set(counts.values())) > 1:
         first, *others = counts
@@ -112,10 +112,10 @@ def _table(label: str, columns: Sequence[tuple[str, Cells]]) -> Table:
         if count:
             yield Rows([cells for _, cells in columns], range(count))
 
-    return Table(label, tuple(name for name, _ in columns), rows)
+    return DataTable(label, tuple(name for name, _ in columns), rows)
 
 
-def _of_rows(rows: Sequence[Mapping[Any, Any]]) -> Table:
+def _of_rows(rows: Sequence[Mapping[Any, Any]]) -> DataTable:
     names = list(rows[0])
     for index, row in enumerate(rows):
         lacking = [name for name in names if name not in row]
@@ -129,12 +129,20 @@ def _is_row(item: object) -> bool:
     return (
         isinstance(item, Mapping)
         and bool(item)
-        and not any(np.ndim(v) or isinstance(v, np.ndarray) for v in item.values())
+        and not any(_rank(v) or isinstance(v, np.ndarray) for v in item.values())
     )
+
+
+def _rank(value: Any) -> int:
+    """How many dims an array has; of lists of unequal lengths only the first is one."""
+    try:
+        return np.ndim(value)
+    except ValueError:
+        return 1
 
 
 def _are_arrays(data: Mapping[Any, Any], specs: Sequence[TensorSpec]) -> bool:
     """Named arrays of the ranks that the model takes, or with whole samples along one more."""
     ranks = {s.name: len(s.shape) for s in specs if s.shape is not None}
-    more = [np.ndim(array) - ranks[name] for name, array in data.items() if name in ranks]
+    more = [_rank(array) - ranks[name] for name, array in data.items() if name in ranks]
     return bool(more) and all(m in (0, 1) for m in more)

@@ -25,7 +25,7 @@ from onnxtool.runtime.data.formats.table_file import TableFile
 from onnxtool.runtime.data.frames import as_table
 from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataSource
-from onnxtool.runtime.data.table import Table
+from onnxtool.runtime.data.table import DataTable
 from onnxtool.user_code import as_feeds, load_function, read_items
 
 _INPUT = re.compile(r"input_(\d+)\.pb$")
@@ -127,7 +127,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
         columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in arrays.items()}
         return _from_columns("given arrays", columns, specs)
     if callable(data):
-        return DataSource("given function", None, lambda: map(as_feeds, data()), specs)
+        return DataSource("given function", None, lambda: read_items(data, "given function"), specs)
     if not isinstance(data, (str, os.PathLike)):
         items = list(data) if isinstance(data, Iterable) else None
         if items is None:
@@ -158,7 +158,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
     )
 
 
-def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> Table | None:
+def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> DataTable | None:
     """The table that a file or an object holds; None where it is none.
 
     Args:
@@ -170,7 +170,7 @@ def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> Table | 
         MissingExtraError: what reads it is not installed.
     """
     if not isinstance(data, (str, os.PathLike)):
-        return data if isinstance(data, Table) else as_table(data, specs)
+        return data if isinstance(data, DataTable) else as_table(data, specs)
     path = Path(data)
     form = None if path.is_dir() or ".py:" in str(data) else find_format(path)
     if form is None:
@@ -183,6 +183,22 @@ def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> Table | 
         return form.read(TableFile.of(path, data.decimal if isinstance(data, DataPath) else "."))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def open_sample(data: Any) -> Mapping[str, np.ndarray] | DataTable:
+    """Arrays by name, or a table, of which the model tells what is made.
+
+    Raises:
+        InputError: it cannot be read.
+        UsageError: a kind of data that is not known.
+    """
+    table = open_table(data)
+    if table is not None:
+        return table
+    arrays = read_npz(data) if isinstance(data, (str, os.PathLike)) else named_arrays(data, ())
+    if arrays is None:
+        raise UsageError(f"a sample cannot be a {type(data).__name__}: give a path, a data frame or arrays by name.")
+    return arrays
 
 
 def named_arrays(data: Any, specs: Sequence[TensorSpec]) -> dict[str, Any] | None:

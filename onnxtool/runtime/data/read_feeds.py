@@ -16,7 +16,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.images import SUFFIXES
 from onnxtool.runtime.data.open_data import named_arrays, open_data, open_table
-from onnxtool.runtime.data.table import Table
+from onnxtool.runtime.data.table import DataTable
 from onnxtool.runtime.feeds import Feeds, adapt
 
 Data = Any  # what `open_data` takes
@@ -80,7 +80,7 @@ def read_feeds(
     return GivenInputs((feeds,), origin)
 
 
-def _of_table(table: Table, specs: Sequence[TensorSpec]) -> GivenInputs:
+def _of_table(table: DataTable, specs: Sequence[TensorSpec]) -> GivenInputs:
     arrays, notes = table.arrays(specs), (*table.notes, *table.left_out(specs))
     if any(not s.shape or isinstance(s.shape[0], int) for s in specs):
         return GivenInputs(tuple(open_data(arrays, specs).batches(_BATCH, finite=False)), table.label, notes)

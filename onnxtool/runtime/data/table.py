@@ -38,7 +38,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """A table, before it is known what a model takes of it.
 
     Attributes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, ResourceError, UsageError, one_line
 from onnxtool.runtime.data.formats.table_file import EXTRA, RATIO_LIMIT, UNPACKED_LIMIT, TableFile
-from onnxtool.runtime.data.table import Rows, Table
+from onnxtool.runtime.data.table import DataTable, Rows
 from onnxtool.runtime.worker.isolation import guarded
 
 SUFFIXES = (".parquet", ".feather", ".arrow")
@@ -20,7 +20,7 @@ _CHUNK = 1 << 16  # rows
 _INDEX = re.compile(r"__index_level_\d+__")  # pandas' index, which is no column
 
 
-def read(file: TableFile) -> Table:
+def read(file: TableFile) -> DataTable:
     """A table in the types of the file.
 
     Raises:
@@ -50,7 +50,7 @@ def read(file: TableFile) -> Table:
                 yield Rows(columns, range(seen, seen + batch.num_rows))
                 seen += batch.num_rows
 
-    return Table(file.label, tuple(names[i] for i in chosen), rows)
+    return DataTable(file.label, tuple(names[i] for i in chosen), rows)
 
 
 def write(columns: Mapping[str, np.ndarray], suffix: str) -> bytes:
@@ -81,7 +81,9 @@ def as_array(column: Any) -> np.ndarray:
     import pyarrow
 
     if pyarrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        values = np.empty(len(column), object)
+        values[:] = column.to_pylist()
+        return values
     found: np.ndarray = column.to_numpy(zero_copy_only=False)
     return found
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.data.formats.table_file import TableFile
-from onnxtool.runtime.data.table import Rows, Table
+from onnxtool.runtime.data.table import DataTable, Rows
 
 SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = ",;\t|"
 _CHUNK = 4096  # rows
 
 
-def read(file: TableFile) -> Table:
+def read(file: TableFile) -> DataTable:
     """A table whose cells are texts. The delimiter is that which is most often in the first line.
 
     A first line of numbers is a row, and the columns are called "0", "1", ...; pandas' own counting names are names.
@@ -51,7 +51,7 @@ def read(file: TableFile) -> Table:
         if found:
             yield Rows(list(zip(*found, strict=True)), numbers)
 
-    return Table(file.label, tuple(names), rows, unit="line", is_text=True, decimal=file.decimal, notes=notes)
+    return DataTable(file.label, tuple(names), rows, unit="line", is_text=True, decimal=file.decimal, notes=notes)
 
 
 def write(columns: Mapping[str, np.ndarray], suffix: str) -> bytes:

@@ -10,13 +10,13 @@ import numpy as np
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.data.formats.table_file import TableFile
-from onnxtool.runtime.data.table import Rows, Table
+from onnxtool.runtime.data.table import DataTable, Rows
 
 SUFFIXES = (".jsonl", ".ndjson")
 _CHUNK = 4096  # rows
 
 
-def read(file: TableFile) -> Table:
+def read(file: TableFile) -> DataTable:
     """A table with the keys of the first object as columns; every line has to have them.
 
     Raises:
@@ -44,7 +44,7 @@ def read(file: TableFile) -> Table:
         if numbers:
             yield Rows(columns, numbers)
 
-    return Table(file.label, names, rows, unit="line")
+    return DataTable(file.label, names, rows, unit="line")
 
 
 def write(columns: Mapping[str, np.ndarray], suffix: str) -> bytes:  # noqa: ARG001  (of all formats)

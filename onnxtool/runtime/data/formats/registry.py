@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from onnxtool.runtime.data.formats.table_file import TableFile, split_suffix
-from onnxtool.runtime.data.table import Table
+from onnxtool.runtime.data.table import DataTable
 
 ENTRY_POINTS = "onnxtool.data_formats"
 _NOT_FORMATS = ("registry", "table_file")
@@ -23,7 +23,7 @@ class DataFormat(Protocol):
 
     SUFFIXES: tuple[str, ...]
 
-    def read(self, file: TableFile) -> Table:
+    def read(self, file: TableFile) -> DataTable:
         """Open a table; what cannot be read is an `InputError` that names the place.
 
         The first rows may be read at once, the others when the table is gone through.
