@@ -67,12 +67,13 @@ class Output(AbstractContextManager["Output"]):
         self.given: Mapping[str, str] = {}  # fields whose options were typed, and how each is called
         self._listening: AbstractContextManager[None] | None = None
         self._consoles: dict[bool, Console] = {}
+        self._machine: streams.MachineOutput | None = None
 
     def console(self, error: bool = False) -> Console:
         """Where people read; plain text when that is not a terminal, with NO_COLOR, or with -q."""
         from rich.console import Console
 
-        stderr = error or self.json_target == "-"
+        stderr = error or self._machine is not None
         if stderr not in self._consoles:
             stream: IO[str] = sys.stderr if stderr else sys.stdout
             width = None if stream.isatty() or "COLUMNS" in os.environ else 120
@@ -80,6 +81,8 @@ class Output(AbstractContextManager["Output"]):
         return self._consoles[stderr]
 
     def __enter__(self) -> Output:
+        if self.json_target == "-":
+            self._machine = streams.MachineOutput()
         if not self.verbose:
             # What libraries log or warn of, with texts from files, is not part of a command's one line.
             logging.lastResort = logging.NullHandler()
@@ -99,18 +102,25 @@ class Output(AbstractContextManager["Output"]):
         """Whether anybody is to read along: not with -q, nor beside JSON on stdout unless -v asks for it."""
         return not self.quiet and (self.json_target != "-" or self.verbose > 0)
 
+    def take_stdout(self) -> streams.MachineOutput:
+        """Standard output for data: what people read goes to stderr from now on.
+
+        Raises:
+            UsageError: the report's JSON goes there.
+        """
+        if self._machine is not None:
+            raise UsageError("-o - and --json - both go to standard output: give one of them a file.")
+        self._machine = streams.MachineOutput()
+        return self._machine
+
     def emit(self, report: Report) -> None:
         """Show a report: as JSON where asked, and for people unless -q."""
         if self.json_target is not None:
-            text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
-            if self.json_target == "-":
-                try:
-                    sys.stdout.write(text + "\n")
-                    sys.stdout.flush()
-                except BrokenPipeError:
-                    streams.discard(1)
+            text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
+            if self._machine is not None and self.json_target == "-":
+                self._machine.write(text)
             else:
-                write_text(Path(self.json_target), text + "\n")
+                write_text(Path(self.json_target), text)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             self._annotate(report)
         for form, path in self.files.items():
@@ -138,7 +148,7 @@ class Output(AbstractContextManager["Output"]):
         """Tell GitHub's runner what to show beside the files; it reads both streams."""
         from onnxtool.cli.forms import github
 
-        stream = sys.stderr if self.json_target == "-" else sys.stdout
+        stream = sys.stdout if self._machine is None else sys.stderr
         stream.write(github.render(report))
         stream.flush()
 
@@ -147,6 +157,8 @@ class Output(AbstractContextManager["Output"]):
     ) -> None:
         if self._listening is not None:
             self._listening.__exit__(None, None, None)
+        if self._machine is not None:
+            self._machine.close()
         if error is None or isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)):
             return
         from onnxtool.runtime.worker import isolation  # not for --help, which it would slow down

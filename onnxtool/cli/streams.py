@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from contextlib import suppress
+from typing import TextIO
 
 # What a full disk gives, whoever writes: the shell may have sent our output there.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -27,6 +28,50 @@ def prepare() -> None:
         else:
             with suppress(AttributeError, ValueError):  # a test's stand-in has no reconfigure
                 stream.reconfigure(errors="backslashreplace")
+
+
+class MachineOutput:
+    """Standard output for one program's data alone, until `close`.
+
+    What else is printed there meanwhile, by the user's own code or by native libraries, goes to stderr.
+    """
+
+    def __init__(self) -> None:
+        self._own: TextIO = sys.stdout
+        try:
+            self._own.flush()
+            self._real = self._own.fileno() == 1
+            kept = os.dup(1) if self._real else -1
+        except (OSError, ValueError, AttributeError):  # a test's stand-in
+            self._real = False
+        if self._real:
+            os.dup2(2, 1)
+            self.stream: TextIO = open(kept, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        else:
+            self.stream, sys.stdout = self._own, sys.stderr
+
+    def write(self, text: str) -> None:
+        """Write at once; a reader that has gone is nobody's fault.
+
+        Raises:
+            OSError: there is no room.
+        """
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except BrokenPipeError:
+            discard(self.stream.fileno())
+
+    def close(self) -> None:
+        """Give standard output back."""
+        if not self._real:
+            sys.stdout = self._own
+            return
+        with suppress(OSError, ValueError):
+            self._own.flush()
+        os.dup2(self.stream.fileno(), 1)
+        with suppress(OSError):  # of what there was no room for
+            self.stream.close()
 
 
 def discard(descriptor: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io as bytes_io
-import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,8 +17,6 @@ from onnxtool.model.io.atomic import write_atomic
 from onnxtool.runtime.data.formats.registry import find_format, suffixes
 from onnxtool.runtime.data.formats.table_file import EXTRA, split_suffix
 
-STDOUT = "-"  # a table in CSV
-
 
 def check_output_file(path: Path) -> None:
     """Refuse, before any work is done, what cannot be written.
@@ -28,23 +25,20 @@ def check_output_file(path: Path) -> None:
         MissingExtraError: what writes this format is not installed.
         UsageError: another format, or as `check_output`.
     """
-    if str(path) == STDOUT:
-        return
     io.check_output(path)
     form = find_format(path)
     if form is None and path.suffix.lower() not in (".npz", ".npy"):
         known = ", ".join((".npz", ".npy", *suffixes()))
         raise UsageError(f"-o {path}: outputs are written as {known}; end the name with one of these.")
     if form is not None:
-        write_table(path, {"": np.zeros(0)})  # what is missing shows here
+        table_bytes(path, {"": np.zeros(0)})  # what is missing shows here
 
 
 def write_outputs(path: Path, values: Mapping[str, Any]) -> None:
     """Write named arrays in the format that the file's name says, as a whole or not at all.
 
     Args:
-        path: .npz for all of them; .npy for one; of a table's format for `table_columns`; "-" for these as CSV on
-            standard output.
+        path: .npz for all of them; .npy for one; of a table's format for `table_columns`.
         values: outputs by name; bfloat16 is written as float32, which holds it exactly.
 
     Raises:
@@ -54,17 +48,8 @@ def write_outputs(path: Path, values: Mapping[str, Any]) -> None:
     if path.suffix.lower() == ".npz":
         write_npz(path, values)
         return
-    if str(path) == STDOUT or find_format(path) is not None:
-        try:
-            columns = table_columns(values)
-        except UsageError as error:
-            raise UsageError(f"-o {path}: {error}") from error
-        content = write_table(Path("x.csv") if str(path) == STDOUT else path, columns)
-        if str(path) != STDOUT:
-            _write(path, content)
-            return
-        sys.stdout.write(content.decode())
-        sys.stdout.flush()
+    if find_format(path) is not None:
+        _write(path, table_bytes(path, values))
         return
     arrays = {name: _storable(np.asarray(value)) for name, value in values.items()}
     if len(arrays) != 1:
@@ -117,12 +102,17 @@ def table_columns(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return columns
 
 
-def write_table(path: Path, columns: Mapping[str, np.ndarray]) -> bytes:
+def table_bytes(path: Path, values: Mapping[str, Any]) -> bytes:
     """The bytes of a table's file: in the format, and with the compression, that its name says.
 
     Raises:
         MissingExtraError: what writes it is not installed.
+        UsageError: the values are no table.
     """
+    try:
+        columns = table_columns(values)
+    except UsageError as error:
+        raise UsageError(f"-o {path}: {error}") from error
     form, (suffix, compression) = find_format(path), split_suffix(path)
     assert form is not None
     content = form.write(columns, suffix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +27,30 @@ def test_the_name_of_the_output_says_its_format(onnxtool: Command, digits_onnx: 
     head, *rows = (tmp_path / "out.csv").read_text().splitlines()
     assert head.split(",") == [f"logits[{i}]" for i in range(10)]
     assert len(rows) == 3
-    for name in ("out.parquet", "out", "-"):
+    for name in ("out.xlsx", "out", "out.onnx"):
         done = onnxtool("run", digits_onnx, "-o", name, cwd=tmp_path)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
         assert not (tmp_path / name).exists()
+
+
+def test_a_table_on_stdout_is_alone_there(onnxtool: Command, digits_onnx: Path, tmp_path: Path) -> None:
+    done = onnxtool("run", digits_onnx, "--batch", "3", "-o", "-", cwd=tmp_path)
+    assert len(list(csv.DictReader(done.stdout.splitlines()))) == 3
+    assert "standard output" in done.stderr and not (tmp_path / "-").exists()
+    done = onnxtool("run", digits_onnx, "-o", "-", "--json", "-")
+    assert done.returncode == 2 and json.loads(done.stdout)["exit_code"] == 2
+
+
+def test_json_is_alone_on_stdout_whatever_the_users_code_prints(
+    onnxtool: Command, fixtures: Path, digits_onnx: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.py").write_text(
+        "import os\nimport numpy as np\n\nprint('imported')\n\n\ndef rows():\n    print('called')\n"
+        "    os.write(1, b'native')\n    os.system('echo child')\n    yield {'image': np.zeros((1, 1, 8, 8), 'f4')}\n"
+    )
+    done = onnxtool("run", digits_onnx, "--data", f"{tmp_path / 'rows.py'}:rows", "--json", "-")
+    assert json.loads(done.stdout)["ok"] is True
+    assert all(word in done.stderr for word in ("imported", "called", "native", "child"))
 
 
 def test_input_from_single_files(onnxtool: Command, digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import TextIO
 
 from onnxtool.cli.output import Output
@@ -28,7 +30,15 @@ def command(asked: RunCommand, out: Output) -> None:
         return
     from onnxtool.runtime.run import run
 
-    out.emit(run(asked.model, **taken_by(run, asked)))
+    if str(asked.output) != "-":
+        out.emit(run(asked.model, **taken_by(run, asked)))
+        return
+    from onnxtool.runtime.output_files import table_bytes
+
+    stdout = out.take_stdout()
+    report = run(asked.model, **taken_by(run, asked) | {"output": None})
+    stdout.write(table_bytes(Path("-.csv"), report.values).decode())
+    out.emit(replace(report, written="standard output"))
 
 
 def _messages(asked: RunCommand) -> list[dict[str, str]]:
