@@ -23,6 +23,7 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
+from onnxtool.model.column_names import write_columns
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
@@ -88,6 +89,7 @@ def convert(
         with guarded(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
             graph = adapter.export(model, options)
         align(graph, model.inputs, model.outputs)
+        write_columns(graph.metadata_props, (*model.inputs, *model.outputs))
         clock.stop("export")
         task.advance()
         comparison = None

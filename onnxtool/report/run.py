@@ -43,6 +43,8 @@ class RunReport(Report, kind="run"):
         written: the file with the outputs, None when none was asked for.
         fallbacks: nodes that do not run on the provider asked for, when that is required; each makes the verdict bad.
         values: the output arrays themselves, by name; not part of the JSON form.
+        columns: what the elements of a row of an output are called, where the model says so (its classes); not part of
+            the JSON form.
         frame: where the data were a frame and the outputs have a row for each of its: these as a frame of the same
             library, with a column for each number or text of a row; not part of the JSON form.
     """
@@ -58,6 +60,9 @@ class RunReport(Report, kind="run"):
     warnings: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=NOT_IN_JSON)
+    columns: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict, repr=False, compare=False, metadata=NOT_IN_JSON
+    )
     frame: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property

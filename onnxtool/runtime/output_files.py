@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import io as bytes_io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.runtime.data.formats.registry import find_format, suffixes
 from onnxtool.runtime.data.formats.table_file import EXTRA, split_suffix
+
+Columns = Mapping[str, Sequence[str]]
 
 
 def check_output_file(path: Path) -> None:
@@ -34,12 +37,13 @@ def check_output_file(path: Path) -> None:
         table_bytes(path, {"": np.zeros(0)})  # what is missing shows here
 
 
-def write_outputs(path: Path, values: Mapping[str, Any]) -> None:
+def write_outputs(path: Path, values: Mapping[str, Any], names: Columns = MappingProxyType({})) -> None:
     """Write named arrays in the format that the file's name says, as a whole or not at all.
 
     Args:
         path: .npz for all of them; .npy for one; of a table's format for `table_columns`.
         values: outputs by name; bfloat16 is written as float32, which holds it exactly.
+        names: as of `table_columns`.
 
     Raises:
         UsageError: the format cannot hold them.
@@ -49,7 +53,7 @@ def write_outputs(path: Path, values: Mapping[str, Any]) -> None:
         write_npz(path, values)
         return
     if find_format(path) is not None:
-        _write(path, table_bytes(path, values))
+        _write(path, table_bytes(path, values, names))
         return
     arrays = {name: _storable(np.asarray(value)) for name, value in values.items()}
     if len(arrays) != 1:
@@ -76,14 +80,16 @@ def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
     _write(path, buffer.getvalue())
 
 
-def table_columns(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def table_columns(values: Mapping[str, Any], names: Columns = MappingProxyType({})) -> dict[str, np.ndarray]:
     """Outputs as columns of a table: a row for each entry of their first dim, which they share.
 
     Args:
         values: by name.
+        names: what the elements of a row of an output are called, where that is known.
 
     Returns:
-        A column [rows] for each element of the other dims, called `name` or `name[0,1]`; texts are objects.
+        A column [rows] for each element of the other dims, called `name` where there is one, else `name[0,1]` or by its
+        own name `name[yes]`; texts are objects.
 
     Raises:
         UsageError: they do not share it.
@@ -98,11 +104,11 @@ def table_columns(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     for name, array in arrays.items():
         flat = _storable(array).reshape(array.shape[0], int(np.prod(array.shape[1:], dtype=int)))
         plain = flat.astype(object) if flat.dtype.kind == "U" else flat
-        columns |= dict(zip(_titles(name, array.shape[1:]), plain.T, strict=True))
+        columns |= dict(zip(_titles(name, array.shape[1:], names.get(name, ())), plain.T, strict=True))
     return columns
 
 
-def table_bytes(path: Path, values: Mapping[str, Any]) -> bytes:
+def table_bytes(path: Path, values: Mapping[str, Any], names: Columns = MappingProxyType({})) -> bytes:
     """The bytes of a table's file: in the format, and with the compression, that its name says.
 
     Raises:
@@ -110,7 +116,7 @@ def table_bytes(path: Path, values: Mapping[str, Any]) -> bytes:
         UsageError: the values are no table.
     """
     try:
-        columns = table_columns(values)
+        columns = table_columns(values, names)
     except UsageError as error:
         raise UsageError(f"-o {path}: {error}") from error
     form, (suffix, compression) = find_format(path), split_suffix(path)
@@ -127,9 +133,13 @@ def table_bytes(path: Path, values: Mapping[str, Any]) -> bytes:
     return content
 
 
-def _titles(name: str, shape: tuple[int, ...]) -> Iterator[str]:
-    for place in np.ndindex(*shape):
-        yield f"{name}[{','.join(map(str, place))}]" if place else name
+def _titles(name: str, shape: tuple[int, ...], own: Sequence[str]) -> list[str]:
+    places = list(np.ndindex(*shape))
+    if len(places) == 1:
+        return [name]
+    if len(own) == len(places) and len(set(own)) == len(own):
+        return [f"{name}[{label}]" for label in own]
+    return [f"{name}[{','.join(map(str, place))}]" for place in places]
 
 
 def _listed(arrays: Mapping[str, np.ndarray]) -> str:

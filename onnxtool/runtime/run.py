@@ -21,7 +21,7 @@ from onnxtool.runtime.data.frames import frame_like, is_frame
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.output_files import check_output_file, table_columns, write_outputs
+from onnxtool.runtime.output_files import Columns, check_output_file, table_columns, write_outputs
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names
@@ -80,8 +80,9 @@ def run(
     except OutOfTableError as error:
         raise InputError(f"{given.origin}: {error}") from error
     ended = time.perf_counter()
+    names = {s.name: s.columns for s in runner.outputs if s.columns}
     if output is not None:
-        write_outputs(Path(output), values)
+        write_outputs(Path(output), values, names)
     summaries = tuple(summarise(name, value) for name, value in values.items())
     return RunReport(
         model=str(file),
@@ -94,17 +95,18 @@ def run(
         written=None if output is None else str(output),
         warnings=(*given.notes, *_complaints(summaries)),
         values=values,
-        frame=_frame(data, values),
+        columns=names,
+        frame=_frame(data, values, names),
         fallbacks=_fallbacks(file, given.feeds[0], options) if require_provider else (),
     )
 
 
-def _frame(data: Any, values: Mapping[str, Any]) -> Any:
+def _frame(data: Any, values: Mapping[str, Any], names: Columns) -> Any:
     """Outputs as a frame like that of the inputs; None where these were none, or the outputs are no table."""
     if not is_frame(data):
         return None
     try:
-        return frame_like(data, table_columns(values))
+        return frame_like(data, table_columns(values, names))
     except UsageError:
         return None
 

@@ -18,6 +18,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
+from onnxtool.model.column_names import with_columns
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.feeds import feeds_bytes
@@ -93,8 +94,9 @@ class OnnxRunner:
         self._weights = 0
         self._crash: Crash | None = None  # of the provider whose place the CPU takes here
         self._model: str | os.PathLike[str] | bytes | None = None  # the session holds bytes too
-        self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
-        self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
+        metadata: Mapping[str, str] = session.get_modelmeta().custom_metadata_map
+        self.inputs: tuple[TensorSpec, ...] = with_columns((_spec(i) for i in session.get_inputs()), metadata)
+        self.outputs: tuple[TensorSpec, ...] = with_columns((_spec(o) for o in session.get_outputs()), metadata)
         self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
         self.takes_bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
 

@@ -37,7 +37,7 @@ def command(asked: RunCommand, out: Output) -> None:
 
     stdout = out.take_stdout()
     report = run(asked.model, **taken_by(run, asked) | {"output": None})
-    stdout.write(table_bytes(Path("-.csv"), report.values).decode())
+    stdout.write(table_bytes(Path("-.csv"), report.values, report.columns).decode())
     out.emit(replace(report, written="standard output"))
 
 

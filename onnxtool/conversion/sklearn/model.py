@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,14 @@ from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
+from onnxtool.model.column_names import row_width
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
 from onnxtool.options.convert import ConvertOptions
 
 Compute = Callable[[Any], Any]
+_OF_CLASSES = ("probabilities", "scores")
+_MADE_UP = re.compile(r"(Column_|f|x)?\d+")
 # Closer scores than this are a tie in float32.
 _TIE = 1e-5
 
@@ -81,13 +85,22 @@ class SklearnModel(SourceModel):
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
         float_dtype = np.dtype("float64")
         schema = schema_of(source, estimator, float_dtype)
-        inputs = described_rows(schema.inputs, options)
+        features = _feature_names(estimator)
+        known = [
+            replace(s, columns=(s.name,) if schema.columns else features if len(features) == row_width(s) else ())
+            for s in schema.inputs
+        ]
+        inputs = described_rows(known, options)
         if _label_kind(last_step(estimator)) in ("b", "f"):
             notes = [*notes, "labels are integers in the ONNX file: classifiers there know no booleans and no floats"]
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
         outputs = outputs_of(source, estimator, options.zipmap)
         first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
-        specs = [TensorSpec(n, d, None if s is None else (first, *s[1:])) for n, d, s, _ in outputs]
+        classes = _class_names(last_step(estimator))
+        specs = [
+            TensorSpec(n, d, None if s is None else (first, *s[1:]), classes if n in _OF_CLASSES else ())
+            for n, d, s, _ in outputs
+        ]
         return cls(
             estimator=estimator,
             inputs=inputs,
@@ -254,6 +267,17 @@ def _labels_of(model: Estimator) -> Compute:
         return labels.astype(np.int64) if whole or labels.dtype == bool else labels
 
     return compute
+
+
+def _feature_names(estimator: Estimator) -> tuple[str, ...]:
+    """The training data's column names; () where a library made them up for data without names."""
+    names = tuple(str(n) for n in getattr(estimator, "feature_names_in_", ()))
+    return () if all(_MADE_UP.fullmatch(name) for name in names) else names
+
+
+def _class_names(classifier: Estimator) -> tuple[str, ...]:
+    classes = getattr(classifier, "classes_", None)
+    return () if classes is None or isinstance(classes, list) else tuple(str(c) for c in classes)
 
 
 def _class_count(classifier: Estimator) -> int | None:

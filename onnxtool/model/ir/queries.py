@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model.column_names import with_columns
 from onnxtool.model.header import operator_name
 from onnxtool.model.io import map_types
 from onnxtool.model.io.lazy_read import is_external
@@ -64,12 +65,13 @@ def operator_counts(model: ir.Model) -> dict[str, int]:
 
 def input_specs(model: ir.Model) -> tuple[TensorSpec, ...]:
     """What a caller must feed: graph inputs without a default."""
-    return tuple(value_spec(v) for v in model.graph.inputs if v.name not in model.graph.initializers)
+    free = (value_spec(v) for v in model.graph.inputs if v.name not in model.graph.initializers)
+    return with_columns(free, model.metadata_props)
 
 
 def output_specs(model: ir.Model) -> tuple[TensorSpec, ...]:
     """The graph outputs."""
-    return tuple(value_spec(v) for v in model.graph.outputs)
+    return with_columns((value_spec(v) for v in model.graph.outputs), model.metadata_props)
 
 
 def value_spec(value: ir.Value) -> TensorSpec:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.errors import InputError
+from onnxtool.model.column_names import row_width
 from onnxtool.model.spec import TensorSpec, dtype_name
 
 Cells = Sequence[Any] | np.ndarray
@@ -115,24 +116,26 @@ class DataTable:
 
     def _choose(self, spec: TensorSpec, alone: bool, leave_out: str | None, rows: Rows) -> list[int]:
         """The columns that make an input."""
-        wide = _width(spec) != 1
-        if spec.columns:
+        wide = row_width(spec) != 1
+        nameless = self.names == tuple(map(str, range(len(self.names))))  # counted, by pandas or by us
+        known = set(spec.columns) & set(self.names) or spec.name not in self.names
+        if spec.columns and known and not (nameless and alone):
             return [self._index(name, spec) for name in spec.columns]
         if spec.name in self.names and not (
             wide and alone and not _holds_lists(rows.columns[self._index(spec.name, spec)])
         ):
             return [self._index(spec.name, spec)]
-        part = re.compile(re.escape(spec.name) + r"\[\d+(,\d+)*\]")
+        part = re.compile(re.escape(spec.name) + r"\[.+\]", re.DOTALL)
         parts = [name for name in self.names if part.fullmatch(name)]
         if wide and parts:
             return [self._index(name, spec) for name in parts]
         others = [i for i, name in enumerate(self.names) if name != leave_out]
         if not alone or (not wide and len(others) != 1):
             return [self._index(spec.name, spec)]
-        if len(others) not in (_width(spec), len(others) if _width(spec) is None else -1):
+        if row_width(spec) not in (len(others), None):
             names = [self.names[i] for i in others]
             raise InputError(
-                f"{self.label}: it has {len(others)} columns ({_listed(names)}); the model takes {_width(spec)}: "
+                f"{self.label}: it has {len(others)} columns ({_listed(names)}); the model takes {row_width(spec)}: "
                 f"{spec.info()}."
             )
         return others
@@ -318,13 +321,6 @@ def _holds_lists(cells: Cells) -> bool:
     return any(isinstance(cell, (list, tuple, np.ndarray)) for cell in cells[:1])
 
 
-def _width(spec: TensorSpec) -> int | None:
-    """Numbers in a row of an input; None where that is not fixed."""
-    inner = (spec.shape or (None,))[1:]
-    fixed = [d for d in inner if isinstance(d, int)]
-    return int(np.prod(fixed, dtype=int)) if len(fixed) == len(inner) else None
-
-
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(name or "(no name)" for name in names[:_SHOWN])
     return f"{shown}, ... ({len(names)} in all)" if len(names) > _SHOWN else shown
@@ -335,10 +331,3 @@ def _shown(cell: Any) -> str:
         return "an object (nested)"
     text = repr(cell.item() if isinstance(cell, np.generic) else cell)
     return text if len(text) <= 40 else text[:40] + "..."
-
-
-def with_columns(specs: Sequence[TensorSpec], columns: Mapping[str, Sequence[str]]) -> tuple[TensorSpec, ...]:
-    """The specs with the names of their features, where there are as many as they have."""
-    return tuple(
-        replace(s, columns=tuple(columns[s.name])) if len(columns.get(s.name, ())) == _width(s) else s for s in specs
-    )

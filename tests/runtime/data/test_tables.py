@@ -250,3 +250,10 @@ def test_rows_of_a_frame_are_samples_without_their_labels() -> None:
     assert read_labels(frame, "y").tolist() == ["p", "q", "p"]
     (feeds,) = read_feeds(frame.iloc[1], (TensorSpec("a", np.dtype("float32"), ("n", 1)),)).feeds
     assert feeds["a"].tolist() == [[5]]
+
+
+def test_counted_columns_are_taken_in_their_order() -> None:
+    pandas = pytest.importorskip("pandas")
+    spec = TensorSpec("X", np.dtype("float32"), ("n", 2), columns=("a", "b"))
+    (feeds,) = read_feeds(pandas.DataFrame([[1, 2]]), (spec,)).feeds
+    assert feeds["X"].tolist() == [[1, 2]]
