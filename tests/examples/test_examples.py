@@ -105,3 +105,17 @@ def test_the_notebook_runs_as_a_script_and_shows_what_it_gave(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("True") == 3 and "InputError 3 no-such-file.onnx" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_notebook_of_data_frames_gives_the_pipelines_predictions(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    text = (EXAMPLES / "data_frames.ipynb").read_text(encoding="utf-8")
+    code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code), "execute it before committing"
+    assert not any(place in text for place in ("/home/", "/tmp/", "/work/", "site-packages", "Warning"))
+    script = "\n".join("".join(cell["source"]) for cell in code).replace("=train)", '=train, effort="quick")')
+    script = script.replace("data=test)\nassert compared", 'data=test, effort="quick")\nassert compared')
+    assert script.count('effort="quick"') == 2
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no column 'income'" in done.stdout and "column 'age': 'forty' is not a number" in done.stdout
