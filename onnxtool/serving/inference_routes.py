@@ -25,7 +25,7 @@ from onnxtool.runtime.protocol_v2.tensors import (
 from onnxtool.runtime.runner import check_feeds
 from onnxtool.serving.app import Answer, App, Request, State, json_answer
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.forms import read_form
+from onnxtool.serving.forms import read_form, table_answer
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.openapi import docs_page, openapi
 from onnxtool.serving.repository import Repository, Served
@@ -126,6 +126,9 @@ class InferenceRoutes:
             self._limit_json(len(body))
             feeds = await asyncio.to_thread(_read_plain, body, specs)
         outputs = await self._run(request, served, feeds)
+        if request.headers.get(b"accept", b"").split(b";")[0].strip().lower() == b"text/csv":
+            table = await asyncio.to_thread(table_answer, outputs, served.engine.model.outputs)
+            return Answer([table], headers=((b"content-type", b"text/csv; charset=utf-8"),))
         return json_answer({name: to_lists(name, np.asarray(a)) for name, a in outputs.items()})
 
     async def _run(self, request: Request, served: Served, feeds: Feeds) -> dict[str, Any]:

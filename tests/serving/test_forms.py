@@ -10,7 +10,7 @@ import pytest
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.forms import read_form
+from onnxtool.serving.forms import read_form, table_answer
 
 PIXELS = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
 
@@ -60,7 +60,7 @@ def test_a_broken_table_is_the_clients_fault(text: str) -> None:
 
 def test_a_table_of_names_alone_is_the_clients_fault() -> None:
     specs = [TensorSpec(n, np.dtype("float32"), (None, 1)) for n in ("a", "b")]
-    with pytest.raises(InputError, match="no row"):
+    with pytest.raises(InputError, match="there are no rows"):
         read_form("text/csv", b"a,b\n", specs)
 
 
@@ -68,3 +68,17 @@ def test_a_missing_column_is_named() -> None:
     specs = [TensorSpec(n, np.dtype("float32"), (None, 1)) for n in ("a", "b")]
     with pytest.raises(InputError, match="no column 'b'"):
         read_form("text/csv", b"a\n1\n", specs)
+
+
+def test_bad_cells_are_named_by_line_and_column() -> None:
+    specs = [TensorSpec(n, np.dtype("float32"), (None, 1)) for n in ("a", "b")]
+    with pytest.raises(InputError, match="line 3, column 'b': 'x' is not a number"):
+        read_form("text/csv", b"b;a\n1;2\nx;2\n", specs)
+
+
+def test_a_table_comes_back_with_the_names_of_classes() -> None:
+    specs = [TensorSpec("p", np.dtype("float32"), (None, 2), columns=("no", "yes"))]
+    outputs = {"label": np.array(["no", "yes"]), "p": np.float32([[0.9, 0.1], [0.2, 0.8]])}
+    assert table_answer(outputs, specs) == b"label,p[no],p[yes]\nno,0.9,0.1\nyes,0.2,0.8\n"
+    with pytest.raises(HttpError):
+        table_answer({"a": np.zeros(2), "b": np.zeros(3)}, specs)
