@@ -4,6 +4,7 @@
 - An optimizer pass: `Pass` (or `FinishingPass`), `Level`, `PassContext`; entry point group "onnxtool.passes".
 - A range estimator for calibration: `RangeEstimator`; entry point group "onnxtool.range_estimators".
 - An operation of `edit`: derive from `Operation` (with `EditContext` and `Proof`); entry point group "onnxtool.edits".
+- A format of tables: `DataFormat` (with `TableFile`, `DataTable`, `Rows`); entry point group "onnxtool.data_formats".
 - A report format: a function from a `Report` to text; entry point group "onnxtool.report_formats".
 
 `examples/adapter_package` and `examples/custom_pass` are whole packages; docs/architecture.md has the map.
@@ -31,10 +32,15 @@ from onnxtool.options.convert import ConvertOptions
 from onnxtool.quantization.calibration.range_estimators import Histogram, Range, RangeEstimator
 from onnxtool.report.base import Report
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.data.formats.registry import DataFormat
+from onnxtool.runtime.data.formats.table_file import TableFile
+from onnxtool.runtime.data.table import DataTable, Rows
 
 __all__ = [
     "Adapter",
     "ConvertOptions",
+    "DataFormat",
+    "DataTable",
     "Domain",
     "EditContext",
     "FinishingPass",
@@ -53,8 +59,10 @@ __all__ = [
     "RangeEstimator",
     "Report",
     "ResourceError",
+    "Rows",
     "Source",
     "SourceModel",
+    "TableFile",
     "TensorSpec",
     "UnsafeError",
     "UnsupportedError",

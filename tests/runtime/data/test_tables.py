@@ -257,3 +257,19 @@ def test_counted_columns_are_taken_in_their_order() -> None:
     spec = TensorSpec("X", np.dtype("float32"), ("n", 2), columns=("a", "b"))
     (feeds,) = read_feeds(pandas.DataFrame([[1, 2]]), (spec,)).feeds
     assert feeds["X"].tolist() == [[1, 2]]
+
+
+def test_a_format_of_another_package_reads_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its entry point, whose name is the suffix."""
+    from importlib import metadata
+
+    from onnxtool.runtime.data.formats import json_lines
+
+    entry = metadata.EntryPoint("rows", json_lines.__name__, "onnxtool.data_formats")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry] if group == entry.group else [])
+    spec = TensorSpec("a", np.dtype("float32"), ("n",))
+    write_outputs(tmp_path / "t.rows", {"a": np.float32([1, 2])})
+    (feeds,) = read_feeds(tmp_path / "t.rows", (spec,)).feeds
+    assert feeds["a"].tolist() == [1, 2]
+    with pytest.raises(InputError, match=r"not an \.npz"):
+        read_feeds(_csv(tmp_path).rename(tmp_path / "t.other"), (spec,))

@@ -15,7 +15,6 @@ from onnxtool.runtime.data.formats.table_file import TableFile, split_suffix
 from onnxtool.runtime.data.table import DataTable
 
 ENTRY_POINTS = "onnxtool.data_formats"
-_NOT_FORMATS = ("registry", "table_file")
 
 
 class DataFormat(Protocol):
@@ -57,7 +56,6 @@ def suffixes() -> tuple[str, ...]:
 def _built_in() -> Mapping[str, DataFormat]:
     found: dict[str, DataFormat] = {}
     for module in iter_modules([str(Path(__file__).parent)]):
-        if module.name not in _NOT_FORMATS:
-            form: DataFormat = import_module(f"{__package__}.{module.name}")
-            found |= dict.fromkeys(form.SUFFIXES, form)
+        form = import_module(f"{__package__}.{module.name}")
+        found |= dict.fromkeys(getattr(form, "SUFFIXES", ()), form)
     return found
