@@ -60,6 +60,33 @@ class FieldPoint:
     shapes: Mapping[str, tuple[int, ...]]
 
 
+@dataclass(frozen=True)
+class PartRounding:
+    """What rounding does to a value that the two models make in different ways.
+
+    Attributes:
+        output: the value, by its name in B.
+        a, b: the operators that make it.
+        a_ulps, b_ulps: how far float32 is off from float64 at most, in units of the last bit of the largest number and
+            of what the last bits of what it is made from weigh; of the inputs on which B is worst beside A.
+        where: those inputs.
+        unlike: inputs on which one gives NaN or infinity and the other a number; "" for none.
+    """
+
+    output: str
+    a: str
+    b: str
+    a_ulps: float
+    b_ulps: float
+    where: str = ""
+    unlike: str = ""
+
+    @property
+    def coarser(self) -> float:
+        """How many times as coarsely as A B rounds."""
+        return self.b_ulps / max(self.a_ulps, 1.0)
+
+
 @dataclass(frozen=True, repr=False)
 class CertificateReport(Report, kind="certificate"):
     """Whether two ONNX models are the same real function, by exact arithmetic.
@@ -73,6 +100,7 @@ class CertificateReport(Report, kind="certificate"):
         sizes: how many sizes of dynamic dims were looked at by shapes alone, for those at which something else happens.
         constants: those of B that are rounded; they were replaced by their exact values.
         steps: how the exact values follow from A's constants.
+        rounding: of each kind of part in which the two compute in different ways, as far as it was measured.
         reason: why it is not certified, in a line; "" where it is.
         unlike: shapes of the inputs at which they are not the same real function, as far as exact arithmetic tells: an
             identity of real numbers that it lacks looks like a difference.
@@ -88,6 +116,7 @@ class CertificateReport(Report, kind="certificate"):
     sizes: int = 0
     constants: tuple[RoundedConstant, ...] = ()
     steps: tuple[ConstantStep, ...] = ()
+    rounding: tuple[PartRounding, ...] = ()
     reason: str = ""
     unlike: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     first: str = ""
@@ -107,10 +136,16 @@ class CertificateReport(Report, kind="certificate"):
         return max((c.ulps for c in self.constants), default=0.0)
 
     @property
+    def coarser(self) -> float:
+        """How many times as coarsely as A B rounds at most, in the parts in which they compute in different ways."""
+        return max((r.coarser for r in self.rounding), default=1.0)
+
+    @property
     def summary(self) -> str:
         """In a line."""
         if self.verdict != "certified":
             return self.reason
         shapes = dict.fromkeys(", ".join(f"{n} {list(s)}" for n, s in p.shapes.items()) for p in self.points)
         limit = f"; {len(self.constants)} constants within {self.ulps:.3g} ulp" if self.constants else ""
+        limit += f"; rounding up to {self.coarser:.2g} times the source's" if self.rounding else ""
         return f"the same real function at {'; '.join(shapes)}{limit}"

@@ -20,8 +20,10 @@ from onnxtool.equality.certificate.interpreter import (
     Value,
 )
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
+from onnxtool.equality.certificate.parts import Evaluated, parts_of
+from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes, turning_sizes, usual_sizes
-from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
+from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
 operators.register()
 _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
@@ -39,6 +41,7 @@ class _Pair:
     constants: Constants
     expressions: Sequence[RoundedConstant]
     points: list[FieldPoint] = field(default_factory=list)
+    used: list[Sizes] = field(default_factory=list)
     looked: int = 0
 
     def feeds(self, point: Field, sizes: Sizes) -> dict[str, Value]:
@@ -72,6 +75,28 @@ class _Pair:
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Of A's inputs."""
         return {info.name: shape for info, shape in input_shapes(self.a, sizes)}
+
+    def rounding(self, sizes: Sizes, deadline: float) -> list[PartRounding]:
+        """What rounding does to the parts in which the two compute in different ways.
+
+        Args:
+            sizes: at which these are looked for.
+            deadline: of this thread's processor time.
+        """
+        point = Field(secrets.randbits(48))
+        feeds = self.feeds(point, sizes)
+        own = constants_in_field(self.constants, self.b, self.expressions, point)
+        memory: dict[object, Item] = {}
+        a = Evaluated(self.a, point, {}, feeds, memory)
+        parts = parts_of(a, Evaluated(self.b, point, own, self._own_feeds(feeds), memory))
+        return rounding_of(self.a, self.b, parts, self._numbers(sizes), deadline) if parts else []
+
+    def _numbers(self, sizes: Sizes) -> Mapping[str, np.ndarray]:
+        if self.examples:
+            return self.examples[0]
+        generator = np.random.default_rng(5)
+        kinds = {i.name: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in free_inputs(self.a)}
+        return {n: generator.random(shape).astype(kinds[n]) for n, shape in self.shapes(sizes).items()}
 
     def _own_feeds(self, feeds: Mapping[str, Value]) -> dict[str, Value]:
         names = [i.name for i in free_inputs(self.b)]
@@ -153,21 +178,37 @@ def certify(
     try:
         with np.errstate(all="ignore"):  # ONNX's implementations divide by sizes, of which one may be zero
             failed = _evaluated(pair, most, time.thread_time() + seconds)
+            rounding = []
+            if len(pair.points) > 1:
+                # At a size of one, what is summed or normalized is alike and has more partners than its own.
+                chosen = [s for s in pair.used if 1 not in s.values()] or pair.used
+                smallest = min(chosen, key=lambda sizes: sum(sizes.values()))
+                rounding = pair.rounding(smallest, time.thread_time() + seconds)
     except _DifferentError as error:
         return done(**error.found)
     except NotCoveredError as error:
         return done(reason=f"not decided: {_cause(error)}")
     except _EXHAUSTED as error:
-        failed = _cause(error)
+        failed, rounding = _cause(error), []
     if len(pair.points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
-    return done(
-        verdict="certified",
-        points=tuple(pair.points),
-        sizes=pair.looked,
-        constants=tuple(pair.expressions),
-        steps=constants.steps(pair.expressions),
-    )
+    found = {
+        "points": tuple(pair.points),
+        "sizes": pair.looked,
+        "constants": tuple(pair.expressions),
+        "steps": constants.steps(pair.expressions),
+        "rounding": tuple(rounding),
+    }
+    worse = max(rounding, key=lambda r: r.coarser, default=None)
+    unlike = next((r for r in rounding if r.unlike), None)
+    if worse is not None and worse.coarser > COARSER:
+        part = f"{worse.output!r} ({worse.a} against {worse.b})"
+        told = f"B rounds {worse.coarser:,.0f} times as coarsely: {part}, {worse.where}"
+    elif unlike is not None:
+        told = f"{unlike.output!r} ({unlike.a} against {unlike.b}) is finite in one alone, with {unlike.unlike}"
+    else:
+        return done(verdict="certified", **found)
+    return done(reason=f"the same real function, but {told}", **found)
 
 
 def _cause(error: Exception) -> str:
@@ -190,7 +231,7 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         NotCoveredError: a model cannot be evaluated at a size at which something else happens.
     """
     began, failed = time.thread_time(), ""
-    used: list[Sizes] = []
+    used = pair.used
     for sizes in usual_sizes(pair.a, pair.examples):
         late = time.thread_time() > deadline
         if len(used) > 1 and (late or len(used) >= most):

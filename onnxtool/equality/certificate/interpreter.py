@@ -16,7 +16,7 @@ from onnxtool.equality.certificate.field import ONE, Field
 
 Array = np.ndarray
 Attributes = dict[str, Any]
-_MOST_STEPS, _SMALL = 600, 16
+_MOST_STEPS, _SMALL = 1300, 16
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 # Operators that only move elements, with the inputs whose elements they move.

@@ -16,8 +16,9 @@ from onnxtool.equality.certificate.shapes import Shapes
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
 _SMALL, _LARGEST = 34, 200_000
-_MOST = 8  # sizes at which a size decides something, that are compared
+_MOST = 8  # sizes of each kind at which a size decides something, that are compared
 _BEYOND, _FEW = 512, 4
+_PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
 Sizes = Mapping[str, int]
 
 
@@ -96,15 +97,18 @@ def turning_sizes(
     by steps; where the steps, or what comparisons of sizes give, are new, the size decides something.
 
     Returns:
-        The sizes, the largest first; those at which the shapes of the outputs differ, if any; how many were looked at.
+        The sizes, first those at which a comparison gives something new; those at which the shapes of the outputs
+        differ, if any; how many were looked at.
     """
     runs = [_SizeRun(a, a), _SizeRun(b, a)]
     seen: set[tuple[object, ...]] = set()
-    found: list[Sizes] = []
+    found: tuple[list[Sizes], list[Sizes]] = ([], [])  # where a comparison gives something new, where steps do
     before: dict[str, list[np.ndarray]] = {}
     at: dict[str, int] = {}
     count = 0
-    for name, sizes in _tried_sizes(a, b, usual):
+    decides, enough = False, time.thread_time() + _PAIRS * (deadline - time.thread_time())
+    pairs = (sizes for sizes in _all_pairs(usual) if decides and time.thread_time() < enough)
+    for name, sizes in itertools.chain(_tried_sizes(a, b, usual), pairs):
         if time.thread_time() > deadline:
             break
         told = [run.of(sizes) for run in runs]
@@ -118,9 +122,14 @@ def turning_sizes(
             last = None
         alike = last is not None and all(x.shape == y.shape for x, y in zip(own, last, strict=True))
         step = b"".join((x - y).tobytes() for x, y in zip(own, last or own, strict=True)) if alike else b"other"
-        keys = [("decided", *(t.decided for t in told)), *([(name, "step", step)] if last is not None and name else [])]
-        if 0 in sizes.values() or any(key not in seen for key in keys):
-            found.append(sizes)
+        decides = decides or any(t.decided for t in told)
+        empty = 0 in sizes.values()  # then a decision chooses between nothing and nothing
+        keys = [
+            ("decided", empty, *(t.decided for t in told)),
+            *([(name, "step", step)] if last is not None and name else []),
+        ]
+        if empty or any(key not in seen for key in keys):
+            found[keys[0] in seen].append(sizes)
         seen.update(keys)
         before[name], at[name] = own, sizes.get(name, 0)
         count += 1
@@ -128,7 +137,8 @@ def turning_sizes(
     named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 8 < n <= _BEYOND)[-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in named for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if runs[0].of(sizes).outputs]
-    return [*sorted(found, key=lambda sizes: -max(sizes.values()))[:_MOST], *beyond], None, count
+    largest_first = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in found)
+    return [*itertools.chain(*largest_first), *beyond], None, count
 
 
 @dataclass(frozen=True)
@@ -188,8 +198,16 @@ def _tried_sizes(a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterat
         for n in named:
             pairs += [(k, n // k + d) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
             pairs += [(n // k + d, k) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
+            pairs += [pair for k in range(1, 13) for pair in ((n + 1, k), (k, n + 1))]
             pairs += [(n + 3, 3), (3, n + 3), (n + 4, 3), (3, n + 4), (max(n - 3, 1), 3), (3, max(n - 3, 1))]
         for x, y in pairs:
+            yield "", {**usual, first: x, second: y}
+
+
+def _all_pairs(usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+    """Of each two dims all sizes up to 64."""
+    for first, second in itertools.combinations(usual, 2):
+        for x, y in itertools.product(range(1, 65), repeat=2):
             yield "", {**usual, first: x, second: y}
 
 

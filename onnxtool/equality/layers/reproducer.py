@@ -15,10 +15,10 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.layers.compare_layers import Sides
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import ResourceError, UsageError
+from onnxtool.model.cut_model import cut_model
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.model_view import ModelView
-from onnxtool.model.proto_nodes import inner_graphs
 from onnxtool.report.layers import Layers, Reproducer
 from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
@@ -83,52 +83,12 @@ def _reads(graph: Any, nodes: Iterable[Any], name: str) -> bool:
 
 
 def _part(
-    path: Path,
-    tensors: Sequence[str],
-    values: Mapping[str, np.ndarray],
-    names: Mapping[str, str],
-    result: str,
+    path: Path, tensors: Sequence[str], values: Mapping[str, np.ndarray], names: Mapping[str, str], result: str
 ) -> onnx.ModelProto:
-    """The nodes of a model that make `tensors`, as a model of its own.
-
-    Args:
-        path: the model.
-        tensors: what the wanted nodes make.
-        values: what goes in, by A's names.
-        names: A's name -> this model's name of each of them.
-        result: the one output.
-    """
+    """The nodes of a model that make `tensors`; `values` go in by A's names, of which `names` gives this model's."""
     view = ModelFile(path).view
-    source = view.proto
-    wanted = set(tensors)
-    nodes = [n for n in source.graph.node if wanted & set(n.output)]
-    read = {name for node in nodes for name in _captured(node)}
-    constants = [n for n in source.graph.node if n.op_type == "Constant" and set(n.output) & read]
-    inputs = [
-        onnx.helper.make_tensor_value_info(names[n], onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in values.items()
-    ]
-    taken = set(names.values())
-    graph = onnx.helper.make_graph(
-        [*constants, *nodes],
-        "first_difference",
-        inputs,
-        [onnx.helper.make_empty_tensor_value_info(result)],
-        [_whole(view, t) for t in source.graph.initializer if t.name in read and t.name not in taken],
-    )
-    part = onnx.helper.make_model(graph, opset_imports=source.opset_import, ir_version=source.ir_version)
-    part.functions.extend(source.functions)
-    part.producer_name = "onnxtool"
-    return onnx.shape_inference.infer_shapes(part)
-
-
-def _captured(node: onnx.NodeProto) -> set[str]:
-    """Names that a node reads, those inside its subgraphs included."""
-    names = set(node.input)
-    for graph in inner_graphs(node):
-        names |= {name for inner in graph.node for name in _captured(inner)}
-        names |= {value.name for value in graph.output}
-    return names
+    own = {names[n]: a for n, a in values.items()}
+    return cut_model(view.proto, tensors, own, [result], weight=lambda tensor: _whole(view, tensor))
 
 
 def _whole(view: ModelView, tensor: onnx.TensorProto) -> onnx.TensorProto:

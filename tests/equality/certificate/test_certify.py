@@ -48,7 +48,7 @@ SAME = {
         "y = Gelu(x)",
     ),
     "max in any order": ("y = Max(x, b)", "y = Max(b, x)"),
-    "comparison turned": ("c = Less(x, b) y = Where(c, x, b)", "c = GreaterOrEqual(x, b) y = Where(c, b, x)"),
+    "comparison turned": ("c = Less(x, b) y = Where(c, x, b)", "c = Greater(b, x) y = Where(c, x, b)"),
     "transposes": ("h = Transpose(x) y = Transpose(h)", "y = Identity(x)"),
 }
 EXTRA: Weights = {
