@@ -22,7 +22,7 @@ Key = object  # what two equal values have in common
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """How each of two models makes one value.
 
     Attributes:
@@ -106,7 +106,7 @@ class Evaluated:
         return tuple(nodes[i] for i in sorted(nodes) if nodes[i].op_type != "Constant"), ends
 
 
-def parts_of(a: Evaluated, b: Evaluated) -> list[Part]:
+def parts_of(a: Evaluated, b: Evaluated) -> list[ModelPart]:
     """Where values that both models have are made in different ways, in the order of B."""
     first: dict[Key, str] = {}
     for name, key in a.values.items():
@@ -129,7 +129,7 @@ def parts_of(a: Evaluated, b: Evaluated) -> list[Part]:
         nodes_b, ends_b = b.behind(name, stops_b)
         inputs = {n: _partner(n, a, b, partners) for n in ends_a}
         inputs |= {n: own for own in ends_b if (n := _partner(own, b, a, first)) not in inputs}
-        found.append(Part((own, name), (nodes_a, nodes_b), inputs))
+        found.append(ModelPart((own, name), (nodes_a, nodes_b), inputs))
     return found
 
 

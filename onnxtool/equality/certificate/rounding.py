@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from onnxtool.equality.certificate.parts import Part
+from onnxtool.equality.certificate.parts import ModelPart
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.cut_model import cut_model
 from onnxtool.model.proto_nodes import all_nodes
@@ -34,7 +34,7 @@ _SPECIAL = {"NaN": np.nan, "infinity": np.inf, "minus infinity": -np.inf}
 
 
 def rounding_of(
-    a: onnx.ModelProto, b: onnx.ModelProto, parts: Sequence[Part], feeds: Feeds, deadline: float
+    a: onnx.ModelProto, b: onnx.ModelProto, parts: Sequence[ModelPart], feeds: Feeds, deadline: float
 ) -> list[PartRounding]:
     """Run the parts of two models beside each other.
 
@@ -47,7 +47,7 @@ def rounding_of(
     Returns:
         Of each kind of part the first that could be run.
     """
-    kinds: dict[str, Part] = {}
+    kinds: dict[str, ModelPart] = {}
     for part in parts:
         kinds.setdefault(part.kind, part)
     names = sorted({n for part in kinds.values() for n in part.inputs} - set(feeds))
@@ -125,7 +125,7 @@ def _inputs(feeds: Feeds, careful: bool) -> Iterator[tuple[str, Feeds]]:
 
 
 def _measured(
-    a: onnx.ModelProto, b: onnx.ModelProto, part: Part, runs: Sequence[tuple[str, Feeds]], deadline: float
+    a: onnx.ModelProto, b: onnx.ModelProto, part: ModelPart, runs: Sequence[tuple[str, Feeds]], deadline: float
 ) -> PartRounding | None:
     own = {n: runs[0][1][n] for n in part.inputs}
     theirs = {part.inputs[n]: x for n, x in own.items()}
