@@ -219,7 +219,7 @@ def _convert(cells: Cells, dtype: np.dtype | str, refuse: Refusal, decimal: str)
         return _narrow(cells, dtype, refuse)
     if decimal == "." and dtype.kind not in "iub" and not any("_" in cell for cell in cells):
         with suppress(ValueError):  # the usual case, in a tenth of the time
-            return np.array([float(cell) for cell in cells], np.float64).astype(dtype)
+            return _narrow(np.array([float(cell) for cell in cells], np.float64), dtype, refuse)
     values = []
     for position, cell in enumerate(cells):
         try:
@@ -228,7 +228,7 @@ def _convert(cells: Cells, dtype: np.dtype | str, refuse: Refusal, decimal: str)
             hint = " (for a decimal comma: --decimal ,)" if decimal == "." and _COMMA.fullmatch(cell) else ""
             raise refuse(position, f"{_shown(cell)} is not a number{hint}") from None
     if dtype.kind not in "iub":
-        return np.array([np.nan if v is None else v for v in values], np.float64).astype(dtype)
+        return _narrow(np.array([np.nan if v is None else _float(v) for v in values], np.float64), dtype, refuse)
     whole = np.empty(len(values), object)
     for position, value in enumerate(values):
         if value is None:
@@ -271,6 +271,13 @@ def _number(cell: Any, decimal: str) -> int | float | None:
         return int(word)
     except ValueError:
         return float(word)
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # of an integer beyond all floats, which the text of a float makes infinite
+        return math.inf if number > 0 else -math.inf
 
 
 def _narrow(array: np.ndarray, dtype: np.dtype, refuse: Refusal) -> np.ndarray:

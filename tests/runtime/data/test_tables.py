@@ -181,6 +181,12 @@ def test_infinity_comes_back_from_json_lines(tmp_path: Path) -> None:
     np.testing.assert_array_equal(feeds["a"], values)
 
 
+def test_an_integer_beyond_all_floats_is_infinite(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"a": -1%s}' % ("0" * 400))
+    (feeds,) = read_feeds(tmp_path / "t.jsonl", (TensorSpec("a", np.dtype("float32"), ("n",)),)).feeds
+    assert feeds["a"].tolist() == [-np.inf]
+
+
 def test_files_that_unpack_to_very_much_more_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_file, "UNPACKED_LIMIT", 1_000_000)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n" * 2_000_000))

@@ -13,7 +13,7 @@ import numpy as np
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, ResourceError, UsageError, one_line
 from onnxtool.runtime.data.formats.table_file import EXTRA, RATIO_LIMIT, UNPACKED_LIMIT, TableFile
 from onnxtool.runtime.data.table import DataTable, Rows
-from onnxtool.runtime.worker.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded, native_silence
 
 SUFFIXES = (".parquet", ".feather", ".arrow")
 _CHUNK = 1 << 16  # rows
@@ -125,7 +125,7 @@ def _reading(file: TableFile) -> Iterator[None]:
     import pyarrow
 
     try:
-        with guarded("reading the table", file.size):
+        with guarded("reading the table", file.size), native_silence():
             yield
     except OnnxToolError:
         raise
