@@ -42,7 +42,7 @@ def as_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> DataTable 
         return _table("given table", _columns(data))
     if isinstance(data, (list, tuple)) and data and all(_is_row(item) for item in data):
         return _of_rows(data)
-    if isinstance(data, Mapping) and specs is not None and not _are_arrays(data, specs):
+    if isinstance(data, Mapping) and specs is not None and _has_columns(data, specs):
         if _is_row(data):
             return _of_rows([data])
         if all(_rank(v) == 1 or is_frame(v) for v in data.values()):
@@ -97,7 +97,11 @@ def _columns(data: Any) -> list[tuple[str, Cells]]:
 
 def _values(column: Any) -> Cells:
     """The cells of a column, in a type of NumPy's; objects where it has none. Of a list each has a type of its own."""
-    return column if isinstance(column, (list, tuple)) else np.asarray(column)
+    if isinstance(column, (list, tuple)):
+        return column
+    array = np.asarray(column)
+    # Polars makes two dims of lists of one length, and of structs, whose numbers are no features.
+    return array if array.ndim == 1 or not hasattr(column, "to_list") else list(column.to_list())
 
 
 def _table(label: str, columns: Sequence[tuple[str, Cells]]) -> DataTable:
@@ -141,8 +145,12 @@ def _rank(value: Any) -> int:
         return 1
 
 
-def _are_arrays(data: Mapping[Any, Any], specs: Sequence[TensorSpec]) -> bool:
-    """Named arrays of the ranks that the model takes, or with whole samples along one more."""
+def _has_columns(data: Mapping[Any, Any], specs: Sequence[TensorSpec]) -> bool:
+    """Whether names are those of columns that the model knows, and not arrays of the ranks that it takes (or whole
+    samples along one more).
+    """
+    if not {str(name) for name in data} & {name for s in specs for name in (s.name, *s.columns)}:
+        return False
     ranks = {s.name: len(s.shape) for s in specs if s.shape is not None}
     more = [_rank(array) - ranks[name] for name, array in data.items() if name in ranks]
-    return bool(more) and all(m in (0, 1) for m in more)
+    return not more or any(m not in (0, 1) for m in more)

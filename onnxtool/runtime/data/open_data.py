@@ -26,7 +26,7 @@ from onnxtool.runtime.data.frames import as_table
 from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.data.table import DataTable
-from onnxtool.user_code import as_feeds, load_function, read_items
+from onnxtool.user_code import load_function, read_items
 
 _INPUT = re.compile(r"input_(\d+)\.pb$")
 _LARGEST = 1 << 31
@@ -132,7 +132,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
         items = list(data) if isinstance(data, Iterable) else None
         if items is None:
             raise UsageError(f"data cannot be a {type(data).__name__}: {_TAKEN}.")
-        return DataSource("given feeds", len(items), lambda: map(as_feeds, items), specs)
+        return DataSource("given feeds", len(items), lambda: read_items(lambda: items, "given feeds"), specs)
     text = os.fspath(data)
     path = Path(text)
     script, colon, function = text.rpartition(":")

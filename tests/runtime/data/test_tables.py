@@ -279,3 +279,27 @@ def test_a_format_of_another_package_reads_and_writes(tmp_path: Path, monkeypatc
     assert feeds["a"].tolist() == [1, 2]
     with pytest.raises(InputError, match=r"not an \.npz"):
         read_feeds(_csv(tmp_path).rename(tmp_path / "t.other"), (spec,))
+
+
+def test_what_is_no_number_in_a_frame_is_refused() -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    spec = TensorSpec("a", np.dtype("float32"), ("n", 1))
+    with pytest.raises(InputError, match=r"an object \(nested\)"):
+        read_feeds(polars.DataFrame({"a": [{"b": 1.0}, {"b": 2.0}]}), (spec,))
+    lists = polars.Series([[1.0], [2.0]], dtype=polars.Array(polars.Float32, 1))
+    (feeds,) = read_feeds(polars.DataFrame({"a": lists}), (spec,)).feeds
+    assert feeds["a"].tolist() == [[1], [2]]
+
+
+def test_dates_in_a_frame_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": pandas.to_datetime(["2020-01-01"])})
+    for dtype in ("float32", "int64"):
+        with pytest.raises(InputError, match=r"column 'a': .* is a date"):
+            read_feeds(frame, (TensorSpec("a", np.dtype(dtype), ("n", 1)),))
+
+
+@pytest.mark.parametrize("values", [np.zeros(3), [0, 0, 0], np.zeros((3, 1))])
+def test_columns_that_the_model_does_not_know_are_not_taken_in_their_order(values: object) -> None:
+    with pytest.raises(InputError, match="the data has z; the model takes x"):
+        read_feeds({"z": values}, (TensorSpec("x", np.dtype("float32"), ("n", 1)),))
