@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnxtool.conversion.graph_interface import described
-from onnxtool.conversion.pytorch.inputs import InputPlan
+from onnxtool.conversion.input_plan import InputPlan
 from onnxtool.conversion.pytorch.tensors import numpy_dtype
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import Dim, TensorSpec

@@ -1,175 +1,31 @@
-"""What a module's forward takes: tensors by name, and how they go into its arguments."""
+"""What a module's forward takes."""
 
 from __future__ import annotations
-
-import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
-from onnxtool.conversion.graph_interface import described
+from onnxtool.conversion.input_plan import Dtypes, InputPlan, Parameter, signature_parameters
+from onnxtool.conversion.input_plan import plan_inputs as plan_by_parameters
 from onnxtool.conversion.pytorch.tensors import numpy_dtype
-from onnxtool.errors import UsageError
-from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
-
-# Arguments with these names hold token numbers or positions in every common model family.
-_INTEGER_NAMES = re.compile(r"(^|_)(ids|indices|tokens|positions)$|^(attention_mask|idx|token_type)$")
-
-Call = Callable[[Sequence[torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class InputPlan:
-    """The inputs of a model and how to call it with them.
-
-    Attributes:
-        specs: in the order of the arguments; names and shapes as the ONNX file will have them.
-        call: tensors in that order -> (args, kwargs) of the module.
-        guessed: names whose dtype nobody said.
-    """
-
-    specs: tuple[TensorSpec, ...]
-    call: Call
-    guessed: frozenset[str] = frozenset()
-
-    def with_dtype(self, names: frozenset[str], dtype: np.dtype) -> InputPlan:
-        """The same plan with another dtype for some inputs."""
-        specs = tuple(replace(s, dtype=dtype) if s.name in names else s for s in self.specs)
-        return replace(self, specs=specs, guessed=self.guessed - names)
 
 
 def plan_inputs(module: torch.nn.Module, options: ConvertOptions, notes: list[str]) -> InputPlan:
-    """Work out the inputs from the signature of `forward` and from what the user said.
-
-    An argument that is a tuple, list or dict of tensors is spelled by its parts: `--input-shape pair.0:batch,3`,
-    `--input-shape batch.image:n,3,8,8`. Optional arguments are fed only when the user names them.
+    """As of `input_plan`, from the signature of `forward`; in the float dtype of its weights.
 
     Raises:
-        UsageError: an input without a shape, or a name that forward does not have.
+        UsageError: as there.
     """
-    parameters = _parameters(module)
-    mentioned = _mentioned(options)
-    leaves = _leaves(parameters, mentioned)
-    if not leaves:
-        raise UsageError("the model's forward takes no input. Name what it takes with --input-shape NAME:DIMS.")
-    default = _floating_dtype(module)
-    sample = _sample_by_leaf(leaves, options)
-    specs = []
-    guessed = set()
-    for name in leaves:
-        array = sample.get(name)
-        if array is not None:
-            dtype = _computed_in(module, array.dtype)
-            if dtype != array.dtype and not {name, ""} & set(options.input_dtypes):
-                notes.append(f"{name}: the sample's {array.dtype} taken as {dtype}, as the weights; see --input-dtype")
-            specs.append(TensorSpec(name, dtype, array.shape))
-            continue
-        dtype = np.dtype("int64") if _INTEGER_NAMES.search(name) else default
-        guessed.add(name)
-        specs.append(TensorSpec(name, dtype, None))
-    if sample and not options.input_shapes:
-        specs = _free_batch(specs, notes)
-    final = tuple(_name_dims(spec) for spec in described(specs, options))
-    _require_shapes(final)
-    said = {*options.input_dtypes} | ({leaves[0]} if "" in options.input_dtypes else set())
-    open_names = {new.name for new, old in zip(final, leaves, strict=True) if old in guessed - said}
-    open_names -= set(options.input_dtypes)
-    return InputPlan(final, _caller(leaves, parameters), frozenset(open_names))
+    dtypes = Dtypes(_floating_dtype(module), np.dtype("int64"), lambda dtype: _computed_in(module, dtype))
+    return plan_by_parameters(_parameters(module), dtypes, options, notes)
 
 
-@dataclass(frozen=True)
-class _Parameter:
-    name: str
-    required: bool
-    keyword: bool
-    variadic: bool
-    as_tuple: bool
-
-
-def _parameters(module: torch.nn.Module) -> list[_Parameter]:
+def _parameters(module: torch.nn.Module) -> list[Parameter]:
     if isinstance(module, torch.jit.ScriptModule):
         arguments = module.forward.schema.arguments[1:]
-        return [_Parameter(a.name, not a.has_default_value(), False, False, "Tuple" in str(a.type)) for a in arguments]
-    found = []
-    for parameter in inspect.signature(module.forward).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        found.append(
-            _Parameter(
-                parameter.name,
-                parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL,
-                parameter.kind is parameter.KEYWORD_ONLY,
-                parameter.kind is parameter.VAR_POSITIONAL,
-                "tuple" in str(parameter.annotation).lower(),
-            )
-        )
-    return found
-
-
-def _mentioned(options: ConvertOptions) -> list[str]:
-    names = [*options.input_shapes, *options.input_dtypes, *(options.sample or {})]
-    return [n for n in dict.fromkeys(names) if n and n not in options.input_names]
-
-
-def _leaves(parameters: Sequence[_Parameter], mentioned: Sequence[str]) -> list[str]:
-    """Tensor names in the order of the arguments: "x", or "pair.0" and "pair.1" for the parts of one argument."""
-    leaves: list[str] = []
-    used: set[str] = set()
-    for parameter in parameters:
-        parts = [m for m in mentioned if m == parameter.name or m.startswith(parameter.name + ".")]
-        if parameter.variadic:  # forward(*xs): the inputs are those named that belong to no other argument
-            others = {p.name for p in parameters}
-            parts = [m for m in mentioned if m.split(".")[0] not in others] + parts
-        parts.sort(key=_part_order)
-        if parts or not parameter.required:
-            leaves += parts
-        else:
-            leaves.append(parameter.name)
-        used.update(parts)
-    return leaves
-
-
-def _part_order(name: str) -> tuple[int, ...]:
-    # pair.10 comes after pair.9; names of dict entries keep the user's order.
-    return tuple(int(p) for p in name.split(".")[1:] if p.isdigit())
-
-
-def _sample_by_leaf(leaves: Sequence[str], options: ConvertOptions) -> Mapping[str, np.ndarray]:
-    sample = options.sample or {}
-    if len(leaves) == 1 and len(sample) == 1:
-        return {leaves[0]: next(iter(sample.values()))}
-    own = dict(zip(options.input_names, leaves, strict=False))
-    return {own.get(name, name): array for name, array in sample.items()}
-
-
-def _free_batch(specs: Sequence[TensorSpec], notes: list[str]) -> list[TensorSpec]:
-    """Make the first dim of the sample dynamic, where all inputs share it."""
-    first = {s.shape[0] for s in specs if s.shape}
-    if len(first) != 1:
-        return list(specs)
-    notes.append("the sample's first dim became the dynamic dim batch; --input-shape says otherwise")
-    return [replace(s, shape=("batch", *s.shape[1:])) if s.shape else s for s in specs]
-
-
-def _name_dims(spec: TensorSpec) -> TensorSpec:
-    """Give unnamed dynamic dims ("?") names."""
-    dims = tuple(f"{spec.name}_dim_{axis}" if dim is None else dim for axis, dim in enumerate(spec.shape or ()))
-    return spec if spec.shape is None else replace(spec, shape=dims)
-
-
-def _require_shapes(specs: Sequence[TensorSpec]) -> None:
-    missing = [s.name for s in specs if s.shape is None]
-    if missing:
-        listed = ", ".join(s.name for s in specs)
-        raise UsageError(
-            f"the shape of input {missing[0]!r} is not known (inputs: {listed}). Give it with "
-            f"--input-shape {missing[0]}:batch,3,224,224 (a word makes a dim dynamic), or real inputs with --sample."
-        )
+        return [Parameter(a.name, not a.has_default_value(), False, False, "Tuple" in str(a.type)) for a in arguments]
+    return signature_parameters(module.forward)
 
 
 def _floating_dtype(module: torch.nn.Module) -> np.dtype:
@@ -183,53 +39,3 @@ def _computed_in(module: torch.nn.Module, dtype: np.dtype) -> np.dtype:
     """The dtype for a sample: floats are as the module's weights, whatever the sample was saved as."""
     floats = any(t.is_floating_point() for t in (*module.parameters(), *module.buffers()))
     return _floating_dtype(module) if floats and dtype.kind == "f" else dtype
-
-
-def _caller(leaves: Sequence[str], parameters: Sequence[_Parameter]) -> Call:
-    by_name = {p.name: p for p in parameters}
-    names = list(leaves)
-
-    def call(tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        arguments: dict[str, Any] = {}
-        variadic: list[torch.Tensor] = []
-        for name, tensor in zip(names, tensors, strict=True):
-            head, _, rest = name.partition(".")
-            if head not in by_name or by_name[head].variadic:
-                variadic.append(tensor)
-            elif rest:
-                _place(arguments.setdefault(head, {}), rest.split("."), tensor)
-            else:
-                arguments[head] = tensor
-        args, kwargs = [], {}
-        positional = True
-        for parameter in parameters:
-            if parameter.variadic:
-                args += variadic
-            elif parameter.name not in arguments:
-                positional = False  # from the first one left out, the rest goes by name
-            else:
-                value = _listed(arguments[parameter.name], parameter.as_tuple)
-                if positional and not parameter.keyword:
-                    args.append(value)
-                else:
-                    kwargs[parameter.name] = value
-        return tuple(args), kwargs
-
-    return call
-
-
-def _place(tree: dict[str, Any], path: Sequence[str], tensor: torch.Tensor) -> None:
-    for part in path[:-1]:
-        tree = tree.setdefault(part, {})
-    tree[path[-1]] = tensor
-
-
-def _listed(value: Any, as_tuple: bool) -> Any:
-    """Dicts with keys 0, 1, 2, ... become lists (or tuples), all the way down."""
-    if not isinstance(value, dict):
-        return value
-    inner = {key: _listed(item, as_tuple) for key, item in value.items()}
-    if set(inner) != {str(i) for i in range(len(inner))}:
-        return inner
-    items = [inner[str(i)] for i in range(len(inner))]
-    return tuple(items) if as_tuple else items
