@@ -36,7 +36,7 @@ from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN, ResourceAllowance,
 
 # For adapters of other packages, which may import their framework while they load a file.
 _IMPORTING = replace(FRAMEWORK, scale=6.0)
-_OF_OBJECTS = ("sklearn", "boosting")  # adapters that take what a factory gives as they take an object in memory
+_OF_OBJECTS = ("sklearn", "boosting", "jax")  # adapters that take what a factory gives as they take an object in memory
 
 
 @options_as_keywords(ConvertOptions)
@@ -234,7 +234,7 @@ def _adapter_of(model: Any) -> str:
     name = adapter_for(model)
     if name is None:
         raise UsageError(
-            f"convert takes a path, a torch module, a Keras model, a fitted estimator or a booster, not a "
+            "convert takes a path, a torch module, a Keras model, a JAX function, an estimator or a booster, not a "
             f"{type(model).__name__}."
         )
     return name

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 from onnxtool.conversion.tensorflow.environment import (
@@ -108,6 +110,10 @@ _ADAPTERS = {
     "xgboost": "boosting",
     "lightgbm": "boosting",
     "catboost": "sklearn",
+    "flax": "jax",
+    "equinox": "jax",
+    "jax": "jax",
+    "jaxlib": "jax",
 }
 
 
@@ -135,6 +141,10 @@ def adapter_for(model: Any) -> str | None:
         return None
     if hasattr(model, "get_params") and hasattr(model, "fit"):
         return "sklearn"  # boosters have estimators of this interface too
+    if isinstance(model, tuple) and model:
+        model = model[0]  # a module of Flax or Equinox, and what it has learned
+    if isinstance(model, (FunctionType, MethodType, partial)):
+        return "jax" if "jax" in sys.modules else None
     packages = [cls.__module__.partition(".")[0] for cls in type(model).__mro__]
     return next((_ADAPTERS[p] for p in packages if p in _ADAPTERS), None)
 

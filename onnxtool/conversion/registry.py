@@ -21,6 +21,7 @@ BUILTIN: Mapping[str, str] = {
     "keras": "onnxtool.conversion.keras.adapter:KerasAdapter",
     "tensorflow": "onnxtool.conversion.tensorflow.adapter:TensorFlowAdapter",
     "sklearn": "onnxtool.conversion.sklearn.adapter:SklearnAdapter",
+    "jax": "onnxtool.conversion.jax.adapter:JaxAdapter",
     "boosting": "onnxtool.conversion.boosting.adapter:BoostingAdapter",
 }
 

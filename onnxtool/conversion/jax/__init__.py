@@ -1,0 +1,1 @@
+"""From JAX (Flax, Equinox, plain functions) to ONNX."""

@@ -1,0 +1,65 @@
+"""A JAX function -> ONNX, by jax2onnx."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contextlib import contextmanager, nullcontext
+from onnxtool.conversion.patches import replaced
+import jax
+import jax2onnx
+
+from onnxtool.conversion.jax.model import JaxModel
+from onnxtool.conversion.opset import export_at
+from onnxtool.conversion.quiet import quiet
+from onnxtool.errors import UnsupportedError, first_line
+from onnxtool.options.convert import ConvertOptions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+# What jax2onnx 0.17 writes.
+NEWEST_OPSET = 23
+
+
+def export(model: JaxModel, options: ConvertOptions) -> ir.Model:
+    """Convert the function.
+
+    Raises:
+        UnsupportedError: a primitive that jax2onnx does not know, or a decision by a dynamic size.
+    """
+    return export_at(options, NEWEST_OPSET, model.notes, lambda opset: _convert(model, opset, options.verbose))
+
+
+def _convert(model: JaxModel, opset: int, verbose: int) -> ir.Model:
+    inputs = [jax.ShapeDtypeStruct(s.shape or (), s.dtype) for s in model.inputs]
+    try:
+        with quiet(verbose), plain_trace():
+            return jax2onnx.to_onnx(  # type: ignore[no-any-return]
+                model.call,
+                inputs,
+                return_mode="ir",
+                opset=opset,
+                input_names=[s.name for s in model.inputs],
+                enable_double_precision=bool(jax.config.jax_enable_x64),
+            )
+    except Exception as error:
+        raise UnsupportedError(f"jax2onnx cannot convert this function: {_reason(error)}") from error
+    finally:
+        jax.clear_caches()  # what was traced while jax2onnx had replaced functions of JAX must not be run as JAX's
+
+
+@contextmanager
+def plain_trace():
+    from jax2onnx.converter import conversion_api
+    from jax2onnx.plugins.plugin_system import import_all_plugins
+    import_all_plugins()
+    import os
+    with replaced(conversion_api, "_activate_plugin_worlds", nullcontext) if not os.environ.get("J2O_PATCHED") else nullcontext():
+        yield
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__name__ == "InconclusiveDimensionOperation":
+        return f"it decides by a dynamic size ({first_line(error)}). Give that dim a number with --input-shape."
+    return f"{type(error).__name__}: {first_line(error)}"
