@@ -26,6 +26,7 @@ GROUPS = {
     "conversion/pytorch": "pytorch",
     "cli/test_convert.py": "pytorch",
     "cli/test_quickstart.py": "pytorch",
+    "conversion/jax": "jax",
     "conversion/keras": "tensorflow",
     "conversion/tensorflow": "tensorflow",
     "conversion/sklearn": "trees",

@@ -63,7 +63,18 @@ def _listed(known: Sequence[Adapter]) -> str:
     return ", ".join(a.name for a in known) or "none"
 
 
+# Files of frameworks without an adapter, and the way that there is.
+_ROUTES = {
+    ".params": "MXNet has an exporter of its own: mxnet.onnx.export_model(symbol, params, shapes).",
+    ".caffemodel": "caffe2onnx converts Caffe's files; compare what it writes with Caffe's own outputs.",
+    ".mat": "MATLAB writes ONNX itself: exportONNXNetwork(net, 'net.onnx').",
+    ".mlmodel": "onnxmltools.convert_coreml converts it; Core ML itself runs on macOS alone.",
+}
+
+
 def _impression(source: Source) -> str:
+    if source.suffix in _ROUTES:
+        return f"onnxtool does not convert this form. {_ROUTES[source.suffix]}"
     if source.is_folder:
         return "this folder holds no model in a form that is known (SavedModel, Hugging Face)."
     if source.suffix == ".onnx":

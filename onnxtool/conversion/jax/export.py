@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from onnxtool.conversion.patches import replaced
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 import jax
 import jax2onnx
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from onnxtool.conversion.jax.model import JaxModel
 from onnxtool.conversion.opset import export_at
+from onnxtool.conversion.patches import replaced
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import UnsupportedError, first_line
 from onnxtool.options.convert import ConvertOptions
@@ -34,9 +38,9 @@ def export(model: JaxModel, options: ConvertOptions) -> ir.Model:
 def _convert(model: JaxModel, opset: int, verbose: int) -> ir.Model:
     inputs = [jax.ShapeDtypeStruct(s.shape or (), s.dtype) for s in model.inputs]
     try:
-        with quiet(verbose), plain_trace():
+        with quiet(verbose), _plain_trace():
             return jax2onnx.to_onnx(  # type: ignore[no-any-return]
-                model.call,
+                partial(_needed, model.call),
                 inputs,
                 return_mode="ir",
                 opset=opset,
@@ -49,13 +53,25 @@ def _convert(model: JaxModel, opset: int, verbose: int) -> ir.Model:
         jax.clear_caches()  # what was traced while jax2onnx had replaced functions of JAX must not be run as JAX's
 
 
+def _needed(call: Callable[..., Any], *inputs: Any) -> list[Any]:
+    """Only the steps that the outputs depend on: recurrent cells split random keys for a state that is zeros."""
+    traced = jax.make_jaxpr(call)(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs))
+    pruned, used = dce_jaxpr(traced.jaxpr, [True] * len(traced.jaxpr.outvars))
+    return jax.core.eval_jaxpr(pruned, traced.consts, *itertools.compress(inputs, used))  # type: ignore[no-any-return]
+
+
 @contextmanager
-def plain_trace():
+def _plain_trace() -> Iterator[None]:
+    """The function is traced as it is, to JAX's own primitives.
+
+    jax2onnx 0.17.1 replaces functions of JAX and Flax by its own while it traces; these take fewer forms of arguments
+    (max_pool with positional ones fails), and refuse dynamic sizes that the primitives take.
+    """
     from jax2onnx.converter import conversion_api
     from jax2onnx.plugins.plugin_system import import_all_plugins
+
     import_all_plugins()
-    import os
-    with replaced(conversion_api, "_activate_plugin_worlds", nullcontext) if not os.environ.get("J2O_PATCHED") else nullcontext():
+    with replaced(conversion_api, "_activate_plugin_worlds", nullcontext):
         yield
 
 

@@ -77,6 +77,21 @@ def load_function(model: Any, seed: int) -> LoadedFunction:
     for name in (p.name for p in parameters if p.name in _KEYS and p.required):
         fixed[name] = jax.random.PRNGKey(seed)
         notes.append(f"called with {name}=jax.random.PRNGKey({seed})")
+    inputs = [p for p in parameters if p.name not in fixed and not (p.name in _KEYS and not p.required)]
+    if state and form == "Equinox module":
+        inputs = [p for p in inputs if p.name != "state"]
+    return LoadedFunction(partial(call, **fixed), inputs, form, packages, notes)
+
+
+def _linen(module: Any, state: list[Any]) -> Callable[..., Any]:
+    """Raises UsageError where the variables are not there."""
+    variables = state[0] if state else None
+    if not state and module.scope is not None:
+        module, variables = module.unbind()
+    if not isinstance(variables, Mapping):
+        raise UsageError(
+            "a Flax Linen module has no weights of its own: give (module, variables), or module.bind(variables)."
+        )
     return partial(module.apply, variables)
 
 
@@ -88,7 +103,9 @@ def _nnx(module: Any) -> Callable[..., Any]:
     definition, state = nnx.split(inference)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return nnx.merge(definition, state, copy=True)(*args, **kwargs)  # of its own each time: what it writes is let go
+        return nnx.merge(definition, state, copy=True)(
+            *args, **kwargs
+        )  # of its own each time: what it writes is let go
 
     return call
 

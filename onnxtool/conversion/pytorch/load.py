@@ -138,7 +138,8 @@ def _built(options: ConvertOptions) -> torch.nn.Module:
         return module
     raise UsageError(
         f"--factory {options.factory}: gave a {type(module).__name__}; it must give a torch.nn.Module, a "
-        "keras.Model, a fitted estimator or a booster. Point it at the function or class that builds the model."
+        "keras.Model, a JAX function, a fitted estimator or a booster. Point it at the function or class that builds "
+        "the model."
     )
 
 

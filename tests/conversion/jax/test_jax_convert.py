@@ -1,0 +1,130 @@
+"""Functions and modules of JAX become files that compute the same; a wrong file is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import onnxtool
+from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.runtime.runner import OnnxRunner
+
+jax = pytest.importorskip("jax", reason="the extra jax is not installed")
+pytest.importorskip("jax2onnx", reason="the extra jax is not installed")
+Shapes = dict[str, tuple[int | str, ...]]
+
+
+def perceptron() -> tuple[Any, Shapes]:
+    """Flax NNX with dropout and statistics of batches."""
+    from flax import nnx
+
+    class Net(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.dense, self.norm = nnx.Linear(6, 16, rngs=rngs), nnx.BatchNorm(16, rngs=rngs)
+            self.drop, self.head = nnx.Dropout(0.5, rngs=rngs), nnx.Linear(16, 3, rngs=rngs)
+            self.norm.mean[...] = jax.random.normal(jax.random.key(1), (16,))
+
+        def __call__(self, x: Any) -> Any:
+            return {"logits": self.head(self.drop(jax.nn.gelu(self.norm(self.dense(x)))))}
+
+    return Net(nnx.Rngs(0)), {"x": ("batch", 6)}
+
+
+def recurrent() -> tuple[Any, Shapes]:
+    """Flax Linen with its variables: cells that split random keys for a state of zeros."""
+    from flax import linen as nn
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x: Any, train: bool) -> Any:
+            x = nn.RNN(nn.GRUCell(4))(x)
+            return nn.Dense(2)(nn.Dropout(0.5, deterministic=not train)(x))
+
+    module = Net()
+    variables = module.init(jax.random.key(0), np.zeros((1, 5, 3), np.float32), train=False)
+    return (module, variables), {"x": ("batch", "length", 3)}
+
+
+def attention() -> tuple[Any, Shapes]:
+    """Equinox, over a batch."""
+    import equinox
+
+    layer = equinox.nn.MultiheadAttention(2, 8, key=jax.random.key(0))
+    return jax.vmap(lambda x: layer(x, x, x)), {"x": ("batch", "length", 8)}
+
+
+def indices() -> tuple[Any, Shapes]:
+    """A plain function of whole numbers and numbers."""
+    table = jax.random.normal(jax.random.key(3), (30, 8))
+    return lambda ids, x: (table[ids] * x[:, None]).sum(1), {"ids": ("batch", "length"), "x": ("batch", 8)}
+
+
+@pytest.mark.parametrize("make", [perceptron, recurrent, attention, indices])
+def test_the_file_computes_what_the_function_computes(make: Callable[[], tuple[Any, Shapes]], tmp_path: Path) -> None:
+    model, shapes = make()
+    report = onnxtool.convert(model, output=tmp_path / "m.onnx", input_shapes=shapes, effort="quick")
+    assert report.ok
+    assert {o.name for o in report.outputs} == ({"logits"} if make is perceptron else {"output"})
+    runner = OnnxRunner.open(tmp_path / "m.onnx")
+    assert [spec.shape for spec in runner.inputs] == list(shapes.values())
+
+
+@pytest.mark.parametrize("fault", ["negated weight", "larger epsilon", "swapped axes", "another function"])
+def test_a_wrong_file_is_not_written(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What jax2onnx gives is damaged before it is compared."""
+    from onnxtool.conversion.jax import export
+
+    weight = np.eye(4, dtype=np.float32) * 2 + 0.1
+
+    def net(x: Any) -> Any:
+        def step(state: Any, row: Any) -> tuple[Any, Any]:
+            state = jax.numpy.tanh(state + row)
+            return state, state
+
+        states = jax.lax.scan(step, jax.numpy.zeros((4, 4)), x)[1]
+        return jax.numpy.swapaxes(states, 1, 2) / jax.numpy.sqrt((x * x).mean() + 1e-3) @ weight
+
+    convert = export.jax2onnx.to_onnx
+
+    def damaged(*args: Any, **kwargs: Any) -> ir.Model:
+        model = convert(*args, **kwargs)
+        done = False
+        for node in model.graph.all_nodes():
+            for value in node.inputs:
+                tensor = None if value is None else value.const_value
+                if tensor is None:
+                    continue
+                array = tensor.numpy()
+                if fault == "negated weight" and array.shape == (4, 4) and array.any():
+                    value.const_value, done = ir.tensor(-array), True
+                elif fault == "larger epsilon" and array.size == 1 and np.isclose(array, 1e-3).all():
+                    value.const_value, done = ir.tensor(np.full_like(array, 2e-3)), True
+            if fault == "swapped axes" and node.op_type == "Transpose" and len(node.attributes["perm"].value) == 3:
+                node.attributes["perm"], done = ir.AttrInt64s("perm", [0, 1, 2]), True
+            elif fault == "another function" and node.op_type == "Tanh":
+                node.op_type, done = "Erf", True
+        assert done
+        return model
+
+    monkeypatch.setattr(export.jax2onnx, "to_onnx", damaged)
+    report = onnxtool.convert(net, output=tmp_path / "m.onnx", input_shapes={"x": (5, 4, 4)}, effort="quick")
+    assert not report.ok
+    assert not report.written
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_what_cannot_be_converted_is_said_in_a_line(tmp_path: Path) -> None:
+    from flax import linen
+
+    with pytest.raises(UsageError, match="has no weights of its own"):
+        onnxtool.convert(linen.Dense(3), output=tmp_path / "m.onnx", input_shapes={"inputs": (2, 3)})
+    with pytest.raises(UnsupportedError, match="jax2onnx cannot convert this function"):
+        onnxtool.convert(lambda x: jax.lax.linalg.schur(x)[0], output=tmp_path / "m.onnx", input_shapes={"x": (3, 3)})
+    with pytest.raises(InputError, match="cannot be called with these inputs"):
+        onnxtool.convert(lambda x: x @ x, output=tmp_path / "m.onnx", input_shapes={"x": (2, 3)})
+    assert list(tmp_path.iterdir()) == []
