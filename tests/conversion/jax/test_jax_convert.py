@@ -128,3 +128,23 @@ def test_what_cannot_be_converted_is_said_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be called with these inputs"):
         onnxtool.convert(lambda x: x @ x, output=tmp_path / "m.onnx", input_shapes={"x": (2, 3)})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_are_named_after_the_keys_of_what_is_returned(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnxtool.convert(lambda x: {"sum": x.sum(-1), "double": 2 * x}, output=path, input_shapes={"x": ("batch", 6)})
+    x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    outputs = OnnxRunner.open(path).run({"x": x})
+    np.testing.assert_allclose(outputs["sum"], x.sum(-1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(outputs["double"], 2 * x)
+
+
+def test_a_decision_by_a_dynamic_size_and_inputs_of_64_bits_are_refused(tmp_path: Path) -> None:
+    shapes: Shapes = {"x": ("batch", 6)}
+    with pytest.raises(UnsupportedError, match="decides by a dynamic size"):
+        onnxtool.convert(lambda x: x + 1 if x.shape[0] > 4 else x, output=tmp_path / "m.onnx", input_shapes=shapes)
+    with pytest.raises(UsageError, match="x:int32"):
+        onnxtool.convert(
+            jax.jit(lambda x: x + 1), tmp_path / "m.onnx", input_shapes=shapes, input_dtypes={"x": "int64"}
+        )
+    assert list(tmp_path.iterdir()) == []
