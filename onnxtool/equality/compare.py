@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from onnxtool.equality.apart import Risks, apart, risks_of
@@ -22,9 +24,10 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.search.inner_difference import InnerValues
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.equality.usual_inputs import Source, domains_of, make_feeds
-from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
@@ -107,7 +110,7 @@ def compare(
         if isinstance(known[0], ir.Model) and isinstance(known[1], ir.Model):
             found = certify_models(known[0], known[1], feeds, names=called)
             report = replace(report, certificate=found)
-        same_function = found is not None and found.ok  # what is left to see is rounding
+        same_function = found is not None and found.same_function  # what is left to see is rounding
         proof.certified = same_function
         proof.search = Search(
             effort="quick" if same_function else asked.effort,
@@ -119,7 +122,7 @@ def compare(
             strict=asked.strict,
             keep_as=asked.keep_counterexample,
         )
-        report, feeds = _beyond(report, proof, known, right, options)
+        report, feeds = _beyond(report, proof, known, right, (options, options_b or options))
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
     if asked.reference:
@@ -136,7 +139,7 @@ def _beyond(
     proof: Proof,
     models: Sequence[ir.Model | Runner],
     candidate: Runner,
-    options: SessionOptions,
+    options: tuple[SessionOptions, SessionOptions],
 ) -> tuple[CompareReport, list[Feeds]]:
     """Go on after two models were found equal on the usual inputs.
 
@@ -152,12 +155,33 @@ def _beyond(
     proof.facts = facts_of(list(graphs.values()), known)
     if report.certificate is not None and report.certificate.unlike:
         proof.try_shapes(report.certificate.unlike)
-    done = proof.judge_beyond(report, candidate, graphs, options)
+    done = proof.judge_beyond(report, candidate, graphs, options[0])
+    if proof.findings.failure is None and report.certificate is not None and report.certificate.differing:
+        pairs = report.certificate.differing
+        with suppress(OnnxToolError):  # the values inside of some models cannot be outputs
+            wider = [_with_outputs(m, {p[i] for p in pairs}, options[i]) for i, m in enumerate(graphs.values())]
+            outputs = tuple([s.name for s in runner.outputs] for runner in (proof.reference, candidate))
+            inner = InnerValues(wider[0], wider[1], pairs, (outputs[0], outputs[1]))
+            done = proof.judge_inside(done, candidate, inner)
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:
         return done, [*feeds, failure.feeds]
     lines = done.coverage.notes if done.coverage is not None else ()
     return replace(done, warnings=(*done.warnings, *lines)), feeds
+
+
+def _with_outputs(model: ir.Model, names: Collection[str], options: SessionOptions) -> Runner:
+    """A copy of a model with some of its values among its outputs.
+
+    Raises:
+        InputError: the runtime does not take it.
+    """
+    proto = io.to_proto(model)
+    given = {o.name for o in proto.graph.output}
+    proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(n) for n in sorted(set(names) - given))
+    data = onnx.shape_inference.infer_shapes(proto).SerializeToString()
+    wider = ir.from_proto(onnx.ModelProto.FromString(data))
+    return apart(OnnxRunner.open(data, options), wider, risks_of([wider]), options)
 
 
 def _with_precision(

@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.compare_runners import compare_runners
@@ -15,11 +17,14 @@ from onnxtool.equality.rule.masked import Kept, KeptPositions
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.search.counterexample import (
     Findings,
+    fails,
     judge_trials,
     maximise_difference,
     minimise_failure,
+    search_starts,
     with_findings,
 )
+from onnxtool.equality.search.inner_difference import InnerValues, search_inside
 from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.graph_trials import (
@@ -38,6 +43,7 @@ from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
 
+_INSIDE = 0.5  # share of the time for the search from where two models begin to differ
 _OBSERVING = 0.45  # share of the time in which the reference runs on further inputs
 
 
@@ -184,6 +190,37 @@ class Proof:
         coverage = findings.coverage(search.effort, search.seed)
         return replace(with_findings(report, findings, coverage, file), strict=search.strict)
 
+    def judge_inside(self, report: CompareReport, candidate: Runner, models: InnerValues) -> CompareReport:
+        """Go on where nothing differed so far and it is known at which values two models begin to differ.
+
+        Args:
+            report: of all that was tried.
+            candidate: what is judged.
+            models: both, with these values among their outputs.
+        """
+        search, findings = self.search or Search(), self.findings
+        if self._live is None or findings.failure is not None:
+            return report
+        judge = partial(self._on_trial, candidate)
+        runs = [p.feeds for p in self.usual]
+        starts = [t.feeds for t in search_starts(findings, runs) if all(map(_is_finite, t.feeds.values()))]
+        found = search_inside(
+            models,
+            self._specs,
+            [*runs, *starts],
+            self.facts,
+            Budget(search.effort, search.usual).part(_INSIDE),
+            partial(fails, judge=judge, reference=self._live, candidate=candidate),
+            seed=search.seed,
+        )
+        if found is None:
+            return report
+        judge_trials([found], judge, self._live, candidate, findings)
+        minimise_failure(self._live, candidate, self._specs, judge, findings)
+        file = keep(findings.failure, search.keep_as) if findings.failure is not None and search.keep_as else None
+        coverage = findings.coverage(search.effort, search.seed)
+        return replace(with_findings(report, findings, coverage, file), strict=search.strict)
+
     def judge_usual(self, candidate: Runner) -> CompareReport:
         """On the usual inputs alone."""
         known = self.reference.remembering([p for p in self.usual if p.outputs])
@@ -294,6 +331,10 @@ class Proof:
     def _compare_forced(self, a: Runner, b: Runner, feeds: Feeds) -> CompareReport:
         """Copies of both models in which other branches run: what rounding does to the models says nothing of them."""
         return self._compare(replace(self.reference, runner=a, noise=None, ties=None), b, [feeds], "branch")
+
+
+def _is_finite(array: Any) -> bool:
+    return not isinstance(array, np.ndarray) or array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def judge_outputs(candidate: Runner, known: Sequence[Answered], rule: Rule) -> CompareReport:

@@ -97,6 +97,7 @@ class CertificateReport(Report, kind="certificate"):
         verdict: "certified" where both agree at all points; "different" where they do not, and running them shows it;
             else what running them says.
         points: where both were evaluated and agree.
+        same_function: they are the same real function at these points, whatever rounding, NaN and infinities do.
         sizes: how many sizes of dynamic dims were looked at by shapes alone, for those at which something else happens.
         constants: those of B that are rounded; they were replaced by their exact values.
         steps: how the exact values follow from A's constants.
@@ -104,6 +105,7 @@ class CertificateReport(Report, kind="certificate"):
         reason: why it is not certified, in a line; "" where it is.
         unlike: shapes of the inputs at which they are not the same real function, as far as exact arithmetic tells: an
             identity of real numbers that it lacks looks like a difference.
+        differing: values, by their names in A and in B, that stand for each other and are not the same there.
         first: the first node of B that computes what no node of A computes; "" for none.
         change: the only thing in which the two files differ, where it is only one.
         seconds: what it took.
@@ -113,12 +115,14 @@ class CertificateReport(Report, kind="certificate"):
     b: str
     verdict: Verdict
     points: tuple[FieldPoint, ...] = ()
+    same_function: bool = False
     sizes: int = 0
     constants: tuple[RoundedConstant, ...] = ()
     steps: tuple[ConstantStep, ...] = ()
     rounding: tuple[PartRounding, ...] = ()
     reason: str = ""
     unlike: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    differing: tuple[tuple[str, str], ...] = ()
     first: str = ""
     change: str = ""
     seconds: float = 0.0

@@ -20,7 +20,7 @@ from onnxtool.equality.certificate.interpreter import (
     Value,
 )
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
-from onnxtool.equality.certificate.parts import Evaluated, parts_of
+from onnxtool.equality.certificate.parts import Evaluated, differing_values, parts_of
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes, turning_sizes, usual_sizes
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
@@ -28,6 +28,7 @@ from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRound
 operators.register()
 _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
+_MOST_PAIRS = 4  # values at which two models begin to differ that are told
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
 
 
@@ -68,8 +69,11 @@ class _Pair:
         own = constants_in_field(self.constants, self.b, self.expressions, point)
         found = Interpreter(self.b, point, own, memory=memory).run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
-            node = self._first_without_partner(point, feeds, own)
-            raise _DifferentError(**_difference(self.a, self.b, node or "an output"), unlike=self.shapes(sizes))
+            first = Evaluated(self.a, point, {}, feeds, memory)
+            second = Evaluated(self.b, point, own, self._own_feeds(feeds), memory)
+            pairs = tuple(differing_values(first, second)[:_MOST_PAIRS])
+            found = _difference(self.a, self.b, _first_without_partner(first, second) or "an output")
+            raise _DifferentError(**found, unlike=self.shapes(sizes), differing=pairs)
         self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -104,27 +108,11 @@ class _Pair:
             return dict(zip(names, feeds.values(), strict=True))
         return {n: feeds[n] for n in names}
 
-    def _first_without_partner(self, point: Field, feeds: Mapping[str, Value], own: Mapping[str, np.ndarray]) -> str:
-        values: set[int] = set()
-        missing: list[str] = []
 
-        def keep(_: onnx.NodeProto, __: str, value: Item) -> None:
-            if isinstance(value, Value):
-                values.add(_number(point, value))
-
-        def look(node: onnx.NodeProto, name: str, value: Item) -> None:
-            if not missing and isinstance(value, Value) and _number(point, value) not in values:
-                missing.append(f"{node.op_type} {node.name or name!r}")
-
-        a = Interpreter(self.a, point, see=keep)
-        a.run(feeds)
-        b = Interpreter(self.b, point, own, see=look)
-        b.run(self._own_feeds(feeds))
-        return missing[0] if missing else ""
-
-
-def _number(point: Field, value: Value) -> int:
-    return point.fingerprint(Interpreter(onnx.ModelProto(), point).elements(value))
+def _first_without_partner(a: Evaluated, b: Evaluated) -> str:
+    known = set(a.keys.values())
+    name = next((n for n, key in b.keys.items() if key not in known), "")
+    return f"{b.producers[name].op_type} {b.producers[name].name or name!r}" if name in b.producers else ""
 
 
 def _same(a: Item, b: Item) -> bool:
@@ -194,6 +182,7 @@ def certify(
         return done(reason=f"not decided: {failed or 'too few sizes'}")
     found = {
         "points": tuple(pair.points),
+        "same_function": True,
         "sizes": pair.looked,
         "constants": tuple(pair.expressions),
         "steps": constants.steps(pair.expressions),

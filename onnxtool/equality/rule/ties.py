@@ -67,7 +67,7 @@ class TiedScores:
         open: makes two Runners of the reference that give these tensors too, with other roundings.
     """
 
-    of_inputs: ClassVar[bool] = False  # an input that is searched as it is may tie too
+    of_inputs: ClassVar[bool] = False  # inputs and whole numbers, which nothing rounds, may tie too
     choices: Mapping[str, Choice]
     open: Callable[[list[str]], tuple[Runner, Runner]]
     _runners: tuple[Runner, Runner] | None = field(default=None, repr=False)
@@ -92,7 +92,14 @@ class TiedScores:
             scores, again = (np.asarray(r.run(feeds)[choice.scores]) for r in self._runners)
         except (OnnxToolError, KeyError):
             return 0
+        if not self.of_inputs and _are_whole(scores) and np.array_equal(scores, again):
+            return 0  # counts and comparisons: nothing rounds them, and of equal numbers ONNX says which is chosen
         return tied(scores, again, a, b, choice)
+
+
+def _are_whole(scores: np.ndarray) -> bool:
+    with np.errstate(all="ignore"):
+        return scores.dtype.kind in "biu" or bool((scores == np.round(scores)).all())
 
 
 _NUDGES = 48  # several elements may tie at once, and each time another one of them is the largest

@@ -218,12 +218,7 @@ def maximise_difference(
     if budget.left <= 0:
         return
     findings.searched = True
-    starts = [Trial("usual", TrialKind.USUAL, r) for r in runs[:2]]
-    # Large batches are as likely to meet a threshold by a rounding error as they are large.
-    most = max(count_elements(r) for r in runs)
-    apart = (TrialKind.SIZE, TrialKind.EMPTY, *findings.limits)
-    usual = [t for t in findings.observed.trials if t.kind not in apart and not t.kind.report_only]
-    starts += [t for t in usual if count_elements(t.feeds) <= most][:4]
+    starts = [*[Trial("usual", TrialKind.USUAL, r) for r in runs[:2]], *search_starts(findings, runs)[:4]]
     found = search(
         reference.run,
         lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
@@ -231,14 +226,26 @@ def maximise_difference(
         starts,
         facts,
         budget,
-        lambda trial: _fails(trial, judge, reference, candidate),
+        lambda trial: fails(trial, judge, reference, candidate),
         seed=seed,
     )
     if found is not None:
         judge_trials([found], judge, reference, candidate, findings)
 
 
-def _fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) -> bool:
+def search_starts(findings: Findings, runs: Sequence[Feeds]) -> list[Trial]:
+    """The trials from which a search may go on: of usual kinds and sizes.
+
+    Large batches are as likely to meet a threshold by a rounding error as they are large.
+    """
+    most = max(count_elements(r) for r in runs)
+    apart = (TrialKind.SIZE, TrialKind.EMPTY, *findings.limits)
+    usual = [t for t in findings.observed.trials if t.kind not in apart and not t.kind.report_only]
+    return [t for t in usual if count_elements(t.feeds) <= most]
+
+
+def fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) -> bool:
+    """Whether the candidate differs there, and nothing excuses it."""
     try:
         report = judge(trial, None)
     except OnnxToolError:
@@ -255,7 +262,7 @@ def minimise_failure(
     if findings.failure is None:
         return
     budget = Budget("quick")
-    smaller = minimised(findings.failure, reference, specs, lambda t: _fails(t, judge, reference, candidate), budget)
+    smaller = minimised(findings.failure, reference, specs, lambda t: fails(t, judge, reference, candidate), budget)
     if smaller is not findings.failure:
         again = Findings(findings.observed, specs)
         judge_trials([smaller], judge, reference, candidate, again)

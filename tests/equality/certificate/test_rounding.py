@@ -80,3 +80,18 @@ def test_a_model_in_doubles_has_no_narrower_float() -> None:
     x = np.full((1, 8), 1 + 2.0**-40)
     found = onnx.reference.ReferenceEvaluator(made).run(None, {"x": x})
     assert (np.asarray(found[0]) == 2 * (x + 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "pair"),
+    [
+        ("h = Mul(x, two) r = Relu(h) y = Softmax(r)", "h = Mul(x, one) r = Relu(h) y = Softmax(r)", ("h", "h")),
+        ("h = Add(x, x) k = Relu(h) y = Add(k, x)", "h = Mul(x, x) k = Relu(h) y = Add(k, x)", ("h", "h")),
+        ("h = ReduceSum(x, o) y = Tanh(h)", "p = ReduceMean(x, o) y = Sqrt(p)", ("y", "y")),
+    ],
+    ids=["a constant", "an operator", "the outputs"],
+)
+def test_where_two_models_begin_to_differ(a: str, b: str, pair: tuple[str, str]) -> None:
+    found = certify(model(a), model(b))
+    assert not found.ok
+    assert found.differing == (pair,)

@@ -139,7 +139,7 @@ class _Scores:
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         x = np.asarray(feeds["x"], np.float32)
         scores = np.stack([x, x * x], -1)
-        return {"scores": np.zeros_like(scores) if self.same else scores}
+        return {"scores": np.full_like(scores, 0.3) if self.same else scores}
 
 
 @pytest.mark.parametrize(
@@ -264,3 +264,15 @@ def test_an_input_ties_where_a_source_confirms_it_and_not_among_graphs() -> None
     assert ConfirmedTies(choice, never, source=source).excused(feeds, "best", indices(1), indices(0)) == 1
     assert ConfirmedTies(choice, never, source=source).excused(feeds, "best", indices(1), indices(2)) == 0
     assert TiedScores(choice, never).excused(feeds, "best", indices(1), indices(0)) == 0
+
+
+def test_counts_do_not_tie_by_rounding() -> None:
+    """Of equal counts ONNX says which is chosen: another one is another answer."""
+
+    class Counts(_Scores):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"scores": np.float32([[1, 3, 3]])}
+
+    runners: Any = (Counts(True), Counts(True))
+    ties = TiedScores({"best": Choice("scores", -1, False)}, lambda _: runners)
+    assert ties.excused({"x": np.float32([1])}, "best", np.array([1]), np.array([2])) == 0
