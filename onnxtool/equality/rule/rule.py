@@ -35,7 +35,8 @@ TIES = Excuse(
     "ties",
     f"an index whose score is within 2 x {FACTOR:g} times the rounding of the scores (at most {_MOST}) of the "
     "chosen one",
-    "which of two equal scores is the largest is decided by rounding; a source whose scores cannot be seen confirms it",
+    "which of two equal scores is the largest is decided by rounding, but for counts and comparisons, which nothing "
+    "rounds; a source whose scores cannot be seen confirms it",
 )
 KERNEL_ERRORS = Excuse(
     "errors of the runtime's kernels",
