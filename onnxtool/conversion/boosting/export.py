@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from contextlib import nullcontext
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -79,7 +78,7 @@ def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelPro
     shape = [d if isinstance(d, int) else None for d in model.inputs[0].shape or ()]
     estimator = equivalent(model.estimator)
     arguments: dict[str, Any] = {"initial_types": [("X", FloatTensorType(shape))], "target_opset": opset}
-    with applied(exact_trees.OF_FLOATS):
+    with applied((exact_trees.LIGHTGBM,)):
         if package == "lightgbm":
             proto: onnx.ModelProto = convert.convert_lightgbm(estimator, zipmap=False, **arguments)
         else:
@@ -223,9 +222,8 @@ def _convert_lightgbm_step(scope: Any, operator: Any, container: Any) -> None:
 
     estimator = operator.raw_operator
     operator.raw_operator = equivalent(estimator)
-    doubles = type(operator.inputs[0].type).__name__ == "DoubleTensorType"
     try:
-        with comparing_doubles(type(container)) if doubles else nullcontext():
+        with comparing_doubles(type(container)):
             convert_lightgbm(scope, operator, container)
     finally:
         operator.raw_operator = estimator

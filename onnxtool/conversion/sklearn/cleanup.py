@@ -9,8 +9,6 @@ import onnx
 from onnx import TensorProto, helper
 
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn.prepare import steps_of
-from onnxtool.conversion.sklearn.schema import trees_of
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.runtime.feeds import random_feeds
@@ -25,7 +23,6 @@ def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
         The graph as it was run to see the shapes of its outputs; None where it does not run.
     """
     _set_types(proto, model)
-    _set_missing(proto, model)
     _set_locale(proto, model)
     _set_letters(proto)
     return _set_shapes(proto, model)
@@ -39,30 +36,6 @@ def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
         known = value.type.WhichOneof("value")
         if known is None or (known == "tensor_type" and value.type.tensor_type.elem_type == TensorProto.UNDEFINED):
             value.type.tensor_type.elem_type = kind
-
-
-def _set_missing(proto: onnx.ModelProto, model: SklearnModel) -> None:
-    """Where a missing value goes: scikit-learn's trees know it for each node, and skl2onnx leaves it out."""
-    trees = list({id(tree): tree for step in steps_of(model.estimator) for tree in trees_of(step)}.values())
-    for node in proto.graph.node:
-        given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        owners = given.get("nodes_treeids")
-        if not node.op_type.startswith("TreeEnsemble") or owners is None or "nodes_modes" not in given:
-            continue
-        order = list(dict.fromkeys(owners))
-        sizes = [list(owners).count(owner) for owner in order]
-        if sizes != [tree.node_count for tree in trees] or any(not hasattr(t, "missing_go_to_left") for t in trees):
-            continue
-        if set(given["nodes_modes"]) - {b"BRANCH_LEQ", b"LEAF"}:
-            continue
-        place = dict(zip(order, trees, strict=True))
-        tracks = [
-            int(mode != b"LEAF" and place[owner].missing_go_to_left[number])
-            for owner, number, mode in zip(owners, given["nodes_nodeids"], given["nodes_modes"], strict=True)
-        ]
-        kept = [a for a in node.attribute if a.name != "nodes_missing_value_tracks_true"]
-        del node.attribute[:]
-        node.attribute.extend([*kept, helper.make_attribute("nodes_missing_value_tracks_true", tracks)])
 
 
 def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:

@@ -121,11 +121,9 @@ def _convert(
     estimator, notes = convertible(model.estimator)
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
-    patches = patches_for({type(s).__name__ for s in steps_of(estimator)}, doubles=model.doubles)
-    if model.doubles:
+    patches = patches_for({type(s).__name__ for s in steps_of(estimator)})
+    if model.doubles or has_trees(estimator):
         patches += [exact_columns.PATCH, precision.PATCH]
-    elif has_trees(estimator):
-        patches.append(exact_columns.PATCH)
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:

@@ -2,8 +2,9 @@
 
 scikit-learn computes in float64. Its trees, XGBoost and CatBoost round what they are given to float32 and then compare;
 histogram gradient boosting and LightGBM compare in float64. A graph that is exported from float64 inputs keeps that by
-three rules: each ensemble is given what its source compares; operators without a kernel for float64 get float32 and
-nothing after them does; constants and casts that skl2onnx writes in float32 all the same become float64.
+three rules: each ensemble compares doubles, by the thresholds at which its source's decisions change; operators without
+a kernel for float64 get float32 and nothing after them does; constants and casts that skl2onnx writes in float32 all
+the same become float64.
 """
 
 from __future__ import annotations
@@ -19,18 +20,24 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.sklearn.patches.exact_trees import of_lightgbm, rounded_down
+from onnxtool.conversion.sklearn.patches.exact_trees import of_lightgbm
+from onnxtool.conversion.sklearn.raw_thresholds import (
+    TREES,
+    SourceColumns,
+    compare_raw_columns,
+    compared_in_float32,
+)
 
-_TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 # Operators of ai.onnx.ml that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
 _TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap")
 _GIVE_FLOATS = (
     *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer"),
-    *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *_TREES),
+    *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *TREES),
 )
 _THRESHOLDS = "exact_thresholds"  # whether they are compared in float64, and what they are
 # What skl2onnx 1.20 copies trees by.
 _COPIES = ("add_tree_to_attribute_pairs", "add_tree_to_attribute_pairs_hist_gradient_boosting")
+_MISSING = "nodes_missing_value_tracks_true"
 _NUMBERS = ("nodes_values", "target_weights", "class_weights", "base_values")
 
 
@@ -50,46 +57,46 @@ def _copied(plain: Callable[..., Any]) -> Callable[..., Any]:
     return copied
 
 
-def _given(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A container's way to add a node, by which ensembles of trees get what their source compares."""
+def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., Any]:
+    """A container's way to add a node, by which ensembles of trees decide as their source does."""
 
     def add_node(self: Any, kind: str, inputs: Any, outputs: Any, *more: Any, **attributes: Any) -> Any:
-        if kind not in _TREES:
+        if kind not in TREES:
             return plain(self, kind, inputs, outputs, *more, **attributes)
         wide, thresholds = attributes.pop(_THRESHOLDS, (False, []))
         if thresholds:
             attributes["nodes_values"] = np.concatenate(thresholds)
         (given,) = [inputs] if isinstance(inputs, str) else inputs
-        rounded = f"{given}_{'float64' if wide else 'float32'}_{len(self.nodes)}"
-        plain(self, "Cast", [given], [rounded], op_version=13, to=TensorProto.DOUBLE if wide else TensorProto.FLOAT)
         for name in _NUMBERS:
             if attributes.get(name) is None:
                 continue
-            numbers = np.asarray(attributes[name], np.float64).ravel()
+            numbers = np.asarray(attributes.pop(name), np.float64).ravel()
             if name == "nodes_values":
                 modes = [m if isinstance(m, str) else m.decode() for m in attributes["nodes_modes"]]
                 numbers = np.array([_threshold(v, m, wide) for v, m in zip(numbers, modes, strict=True)])
-            attributes[name] = numbers.tolist()
-            if wide:
-                tensor = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], attributes.pop(name))
-                attributes[f"{name}_as_tensor"] = tensor
-                attributes["op_version"] = 3  # the first that has doubles
-        return plain(self, kind, [rounded], outputs, *more, **attributes)
+            attributes[f"{name}_as_tensor"] = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
+        attributes["op_version"] = 3  # the first that has doubles
+        attributes[_MISSING] = [int(v) for v in attributes.get(_MISSING) or ()]  # booleans, in skl2onnx 1.20
+        given = compare_raw_columns(self, plain, attributes, given, source)
+        return plain(self, kind, [given], outputs, *more, **attributes)
 
     return add_node
 
 
 def _threshold(value: float, mode: str, wide: bool) -> float:
-    if mode != "BRANCH_LEQ":
-        return float(value)
-    return of_lightgbm(value) if wide else rounded_down(value)
+    """A threshold of doubles, for a source that compares doubles or rounds them to float32 before."""
+    if not wide:
+        return compared_in_float32(value, mode)
+    return of_lightgbm(value) if mode == "BRANCH_LEQ" else value
 
 
 @contextmanager
 def _applied() -> Iterator[None]:
     container = import_module("skl2onnx.common._container").ModelComponentContainer
+    source = SourceColumns()
     with ExitStack() as stack:
-        stack.enter_context(replaced(container, "add_node", _given(container.add_node)))
+        stack.enter_context(source.watching())
+        stack.enter_context(replaced(container, "add_node", _given(container.add_node, source)))
         # skl2onnx 1.20 seeks a threshold's neighbour in float32 without an end where it is infinite; ours stay.
         trees = import_module("skl2onnx.common.tree_ensemble")
         stack.enter_context(replaced(trees, "sklearn_threshold", lambda threshold, *_: threshold))
@@ -106,7 +113,7 @@ def comparing_doubles(container: type) -> Iterator[None]:
     plain = container.add_node  # type: ignore[attr-defined]
 
     def add_node(self: Any, kind: str, *arguments: Any, **attributes: Any) -> Any:
-        return plain(self, kind, *arguments, **attributes, **({_THRESHOLDS: (True, [])} if kind in _TREES else {}))
+        return plain(self, kind, *arguments, **attributes, **({_THRESHOLDS: (True, [])} if kind in TREES else {}))
 
     with replaced(container, "add_node", add_node):
         yield
@@ -121,10 +128,9 @@ def widen(proto: onnx.ModelProto) -> None:
     for constant in graph.initializer:
         constant.CopyFrom(_as_double(constant))
     nodes = list(graph.node)
-    trees = {node.input[0] for node in nodes if node.op_type in _TREES}
     del graph.node[:]
     for node in nodes:
-        _widen_inside(node, rounds=not trees.isdisjoint(node.output))
+        _widen_inside(node)
         if node.op_type in _TAKE_FLOATS or _is_looked_up(node, "keys_floats"):
             narrow = f"{node.input[0]}_float32_{len(graph.node)}"
             graph.node.append(helper.make_node("Cast", [node.input[0]], [narrow], to=TensorProto.FLOAT))
@@ -151,10 +157,10 @@ def _is_looked_up(node: onnx.NodeProto, table: str) -> bool:
     return node.op_type == "LabelEncoder" and any(a.name == table for a in node.attribute)
 
 
-def _widen_inside(node: onnx.NodeProto, *, rounds: bool) -> None:
+def _widen_inside(node: onnx.NodeProto) -> None:
     """The constants and the type that a node has as attributes, and those of the nodes inside it."""
     for attribute in node.attribute:
-        if attribute.name == "to" and attribute.i == TensorProto.FLOAT and not rounds:
+        if attribute.name == "to" and attribute.i == TensorProto.FLOAT:
             attribute.i = TensorProto.DOUBLE
         if attribute.name == "value" and attribute.HasField("t"):
             attribute.t.CopyFrom(_as_double(attribute.t))
@@ -165,7 +171,7 @@ def _widen_inside(node: onnx.NodeProto, *, rounds: bool) -> None:
                 if value.type.tensor_type.elem_type == TensorProto.FLOAT:
                     value.type.tensor_type.elem_type = TensorProto.DOUBLE
             for inner in attribute.g.node:
-                _widen_inside(inner, rounds=False)
+                _widen_inside(inner)
 
 
 def _as_double(tensor: onnx.TensorProto) -> onnx.TensorProto:

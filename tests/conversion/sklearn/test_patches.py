@@ -13,8 +13,6 @@ pytest.importorskip("skl2onnx")
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     RandomForestRegressor,
     VotingRegressor,
 )
@@ -37,7 +35,6 @@ from sklearn.preprocessing import (
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
-    booleans,
     chains,
     character_ngrams,
     chosen_threshold,
@@ -88,14 +85,6 @@ def lightgbm_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
     return booster.booster_, on_thresholds(places, trees.threshold), predicted
 
 
-def boosting_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
-    rows = RANDOM.standard_normal((2000, 3))
-    booster = HistGradientBoostingRegressor(max_iter=1).fit(rows, rows[:, 0] ** 2)
-    nodes = booster._predictors[0][0].nodes
-    splits = nodes[nodes["is_leaf"] == 0]
-    return booster, on_thresholds(splits["feature_idx"], splits["num_threshold"]), predicted
-
-
 def forest_with_gaps() -> tuple[Any, np.ndarray, Any]:
     target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
     forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
@@ -109,7 +98,6 @@ def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:
 
 
 CASES: dict[Patch[..., object], Case] = {
-    booleans.PATCH: lambda: (HistGradientBoostingClassifier(max_iter=2).fit(X, LABEL), X, predicted),
     chains.PATCH: lambda: (RegressorChain(LinearRegression()).fit(X, X[:, :2] ** 2), X, predicted),
     character_ngrams.PATCH: lambda: (
         CountVectorizer(analyzer="char", ngram_range=(1, 2)).fit(TEXTS), TEXTS, transformed,
@@ -118,7 +106,6 @@ CASES: dict[Patch[..., object], Case] = {
         FixedThresholdClassifier(LogisticRegression(), threshold=0.05).fit(X, LABEL), X, predicted,
     ),
     exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
-    exact_trees.BOOSTING: boosting_on_its_threshold,
     exact_trees.MISSING: forest_with_gaps,
     exact_columns.PATCH: lambda: (Binarizer(threshold=float(X[0, 0])).fit(X), X, transformed),
     first_column.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
@@ -164,11 +151,8 @@ def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytes
     model, rows, compute = CASES[patch]()
     expected = compute(model, rows.astype(np.float64) if rows.dtype == np.float32 else rows)
 
-    # In float64, thresholds come from the source itself.
-    settings = {"input_dtypes": {"X": "float32"}} if patch is exact_trees.BOOSTING else {}
-
     def is_right() -> bool:
-        found = run_converted(model, tmp_path, rows, **settings)
+        found = run_converted(model, tmp_path, rows)
         alike = [array for array in found if np.size(array) == np.size(expected)]
         return any(np.allclose(array.reshape(np.shape(expected)), expected, rtol=1e-4, atol=1e-5) for array in alike)
 

@@ -136,6 +136,11 @@ class NodeWriter:
         values, places = self._node("TopK", (value, np.array([count])), names, {"axis": 1, "largest": 0, "sorted": 1})
         return values, places
 
+    def split(self, value: str, sizes: Sequence[int]) -> list[str]:
+        """Columns, so many in each part."""
+        names = [self._name("Split") for _ in sizes]
+        return self._node("Split", (value, np.array(sizes)), names, {"axis": 1})
+
     def _name(self, what: str) -> str:
         return str(self.scope.get_unique_variable_name(f"{self._prefix}_{what}"))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -40,13 +39,6 @@ def _rounding_down(module: str) -> AbstractContextManager[object]:
     return replaced(container, "add_node", _with_thresholds(container.add_node))
 
 
-@contextmanager
-def _boosting() -> Iterator[None]:
-    trees = import_module("skl2onnx.common.tree_ensemble")
-    with _rounding_down("skl2onnx.common._container"), replaced(trees, "add_node", _adjusting(trees.add_node)):
-        yield
-
-
 def _missing_values() -> AbstractContextManager[object]:
     stack = ExitStack()
     for name, module in list(sys.modules.items()):
@@ -79,20 +71,6 @@ def of_lightgbm(threshold: float) -> float:
     return float(np.nextafter(_ZERO, -np.inf)) if threshold == _ZERO else float(threshold)
 
 
-def _adjusting(plain: Any) -> Any:
-    """skl2onnx adjusts thresholds to float32 where it is told to, which its gradient boosting does not."""
-
-    def add_node(*arguments: Any, **options: Any) -> Any:
-        if options.get("dtype") != np.float64 and "adjust_threshold_for_sklearn" in options:
-            options["adjust_threshold_for_sklearn"] = False
-            mode, value = arguments[6:8]
-            if mode == "BRANCH_LEQ":
-                arguments = (*arguments[:7], rounded_down(value), *arguments[8:])
-        return plain(*arguments, **options)
-
-    return add_node
-
-
 def _with_missing(plain: Any) -> Any:
     def add_tree(attributes: Any, is_classifier: Any, tree: Any, *rest: Any, **options: Any) -> Any:
         start = len(attributes["nodes_treeids"])
@@ -111,17 +89,9 @@ LIGHTGBM = Patch(
     "onnxmltools 1.16 rounds the thresholds of LightGBM to the nearest float32",
     partial(_rounding_down, "onnxmltools.convert.common._container"),
 )
-BOOSTING = Patch(
-    "skl2onnx",
-    "1.21",
-    "skl2onnx 1.20 rounds the thresholds of histogram gradient boosting to the nearest float32",
-    _boosting,
-)
 MISSING = Patch(
     "skl2onnx",
     "1.21",
     "skl2onnx 1.20 leaves out which way missing values go in trees that were fitted with some",
     _missing_values,
 )
-# Where a graph computes in float32: in doubles, thresholds stay as they are.
-OF_FLOATS = (LIGHTGBM, BOOSTING)

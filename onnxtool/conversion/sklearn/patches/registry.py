@@ -7,7 +7,6 @@ from collections.abc import Collection
 from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.sklearn.converters.register import ConverterPatch
 from onnxtool.conversion.sklearn.patches import (
-    booleans,
     chains,
     character_ngrams,
     chosen_threshold,
@@ -53,13 +52,11 @@ _CONVERTERS: tuple[ConverterPatch, ...] = (
 _PARTS = {"TfidfVectorizer": ("CountVectorizer", "TfidfTransformer")}
 
 
-def patches_for(kinds: Collection[str], *, doubles: bool) -> list[LibraryPatch]:
+def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
     """What an estimator needs.
 
     Args:
         kinds: names of the classes of its steps.
-        doubles: the graph is to compute in doubles.
     """
     parts = {part for kind in kinds for part in (kind, *_PARTS.get(kind, ()))}
-    converters = [patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)]
-    return [*converters, booleans.PATCH, exact_trees.MISSING, *(() if doubles else exact_trees.OF_FLOATS)]
+    return [*(patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)), exact_trees.MISSING]
