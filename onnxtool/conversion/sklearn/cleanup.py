@@ -16,16 +16,12 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT, create_session
 
 
-def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
-    """Straighten the graph, in place.
-
-    Returns:
-        The graph as it was run to see the shapes of its outputs; None where it does not run.
-    """
+def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> None:
+    """Straighten the graph, in place."""
     _set_types(proto, model)
     _set_locale(proto, model)
     _set_letters(proto)
-    return _set_shapes(proto, model)
+    _set_shapes(proto, model)
 
 
 def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
@@ -38,7 +34,7 @@ def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
             value.type.tensor_type.elem_type = kind
 
 
-def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
+def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
     """Give outputs the rank that the estimator's own results have (labels [batch], columns of scores): some converters
     give [batch, 1] or [1, batch] for the one, [batch] for the other. Whole numbers (counts of words) become integers.
     """
@@ -49,7 +45,7 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | Non
         renamed = zip((s.name for s in model.inputs), feeds.values(), strict=True)
         expected = list(model.run(dict(renamed)).values())
     except (OnnxToolError, ValueError):
-        return None  # the comparison will say what is wrong
+        return  # the comparison will say what is wrong
     specs = []
     for spec, output, right, given in zip(model.outputs, proto.graph.output, expected, found, strict=True):
         if output.type.WhichOneof("value") != "tensor_type" or isinstance(right, list):
@@ -66,7 +62,6 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | Non
         if np.asarray(right).dtype == np.float32 and np.asarray(given).dtype == np.float64:
             _cast(proto, output, TensorProto.FLOAT)  # as XGBoost gives it
     model.outputs = tuple(specs)
-    return runner
 
 
 def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[int]) -> None:

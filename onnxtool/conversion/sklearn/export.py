@@ -22,7 +22,8 @@ from onnxtool.conversion.sklearn.patches import exact_columns
 from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
 from onnxtool.conversion.sklearn.schema import last_step, trees_of
-from onnxtool.conversion.sklearn.tree_thresholds import left_out, note_flips
+from onnxtool.conversion.sklearn.source_columns import FORMULAS
+from onnxtool.conversion.sklearn.tree_thresholds import left_out
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -66,11 +67,11 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
     fix_exported_trees(proto, last)
     model.notes.extend(category_notes(last))
-    runner = clean_up(proto, model)
-    model.untested = left_out(proto, doubles=model.doubles)
-    if runner is not None:
-        note_flips(model, runner)
-    del runner
+    clean_up(proto, model)
+    model.untested = left_out(proto)
+    if model.untested or any(type(s).__name__ in FORMULAS for s in steps_of(model.estimator)):
+        # Next to thresholds, the last digits of formulas may fall where they should rise; sums add in another order.
+        model.limits = (*model.limits, "thresholds")
     return io.from_proto(proto)
 
 

@@ -20,13 +20,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.sklearn.patches.exact_trees import of_lightgbm
+from onnxtool.conversion.sklearn.patches.exact_trees import of_lightgbm, rounded_down
 from onnxtool.conversion.sklearn.raw_thresholds import (
     TREES,
-    SourceColumns,
     compare_raw_columns,
     compared_in_float32,
 )
+from onnxtool.conversion.sklearn.source_columns import SourceColumns
 
 # Operators of ai.onnx.ml that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
 _TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap")
@@ -35,6 +35,8 @@ _GIVE_FLOATS = (
     *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *TREES),
 )
 _THRESHOLDS = "exact_thresholds"  # whether they are compared in float64, and what they are
+_MEMBERS = "members"  # how many trees' chances are added, of which the mean is wanted
+_WEIGHTS = "exact_weights"  # what the leaves hold
 # What skl2onnx 1.20 copies trees by.
 _COPIES = ("add_tree_to_attribute_pairs", "add_tree_to_attribute_pairs_hist_gradient_boosting")
 _MISSING = "nodes_missing_value_tracks_true"
@@ -42,16 +44,35 @@ _NUMBERS = ("nodes_values", "target_weights", "class_weights", "base_values")
 
 
 def _copied(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """skl2onnx's way to copy a tree, which also keeps its thresholds as they are: it rounds them for classifiers."""
+    """skl2onnx's way to copy a tree, with thresholds as they are and the chances of all classes in the leaves.
 
-    def copied(attributes: dict[str, Any], classifies: bool, tree: Any, *arguments: Any, **options: Any) -> Any:
-        result = plain(attributes, classifies, tree, *arguments, **options)
+    It rounds the former for classifiers, and of two classes keeps the second's chance alone, over the number of trees:
+    where trees vote evenly, the last digit of that sum decides.
+    """
+
+    def copied(attributes: dict[str, Any], classifies: bool, tree: Any, number: int, *more: Any, **options: Any) -> Any:
+        start = len(attributes["class_ids"]) if classifies else 0
+        result = plain(attributes, classifies, tree, number, *more, **options)
         if hasattr(tree, "threshold"):
             wide, values = False, np.where(tree.children_left >= 0, tree.threshold, 0.0)
         else:  # of histogram gradient boosting
             wide, values = True, np.where(tree.nodes["is_leaf"] == 0, tree.nodes["num_threshold"], 0.0)
         _, before = attributes.get(_THRESHOLDS, (wide, []))
         attributes[_THRESHOLDS] = wide, [*before, values]
+        weight, _, counts = more[:3]
+        if classifies and counts and tree.value.shape[1] == 1:
+            leaves, classes = np.flatnonzero(tree.children_left < 0), tree.value.shape[2]
+            written = {
+                "class_treeids": [number] * (len(leaves) * classes),
+                "class_nodeids": np.repeat(leaves, classes).tolist(),
+                "class_ids": [*range(classes)] * len(leaves),
+                "class_weights": tree.value[leaves, 0].ravel().tolist(),
+            }
+            for name, numbers in written.items():
+                attributes[name][start:] = numbers
+            attributes[_MEMBERS] = round(1 / weight)
+        # The list goes on to grow, and skl2onnx puts an array of float32 in its place before it adds the node.
+        attributes[_WEIGHTS] = attributes["class_weights" if classifies else "target_weights"]
         return result
 
     return copied
@@ -64,6 +85,7 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
         if kind not in TREES:
             return plain(self, kind, inputs, outputs, *more, **attributes)
         wide, thresholds = attributes.pop(_THRESHOLDS, (False, []))
+        weights, members = attributes.pop(_WEIGHTS, ()), attributes.pop(_MEMBERS, 0)
         if thresholds:
             attributes["nodes_values"] = np.concatenate(thresholds)
         (given,) = [inputs] if isinstance(inputs, str) else inputs
@@ -71,6 +93,8 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
             if attributes.get(name) is None:
                 continue
             numbers = np.asarray(attributes.pop(name), np.float64).ravel()
+            if name.endswith("_weights") and np.array_equal(np.float32(weights), np.float32(numbers)):
+                numbers = np.asarray(weights, np.float64)
             if name == "nodes_values":
                 modes = [m if isinstance(m, str) else m.decode() for m in attributes["nodes_modes"]]
                 numbers = np.array([_threshold(v, m, wide) for v, m in zip(numbers, modes, strict=True)])
@@ -78,7 +102,20 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
         attributes["op_version"] = 3  # the first that has doubles
         attributes[_MISSING] = [int(v) for v in attributes.get(_MISSING) or ()]  # booleans, in skl2onnx 1.20
         given = compare_raw_columns(self, plain, attributes, given, source)
-        return plain(self, kind, [given], outputs, *more, **attributes)
+        if not members:
+            return plain(self, kind, [given], outputs, *more, **attributes)
+        label, scores = outputs
+        total, count = f"{scores}_total", f"{scores}_members"
+        # Of two classes ONNX Runtime asks whether the second's sum is above zero, of three which is the largest.
+        labels = next(n for n in ("classlabels_int64s", "classlabels_strings") if attributes.get(n))
+        kept = np.arange(len(attributes[labels]))
+        if len(kept) == 2:
+            attributes[labels] = [*attributes[labels], "" if labels.endswith("strings") else -1]
+        self.add_initializer(count, TensorProto.FLOAT, [1], [float(members)])
+        self.add_initializer(f"{count}_kept", TensorProto.INT64, [len(kept)], kept.tolist())
+        plain(self, kind, [given], [label, total], *more, **attributes)
+        plain(self, "Gather", [total, f"{count}_kept"], [f"{total}_kept"], op_version=13, axis=1)
+        return plain(self, "Div", [f"{total}_kept", count], [scores], op_version=13)
 
     return add_node
 
@@ -99,9 +136,11 @@ def _applied() -> Iterator[None]:
         stack.enter_context(replaced(container, "add_node", _given(container.add_node, source)))
         # skl2onnx 1.20 seeks a threshold's neighbour in float32 without an end where it is infinite; ours stay.
         trees = import_module("skl2onnx.common.tree_ensemble")
-        stack.enter_context(replaced(trees, "sklearn_threshold", lambda threshold, *_: threshold))
+        stack.enter_context(replaced(trees, "sklearn_threshold", lambda threshold, *_: rounded_down(threshold)))
         for name, module in list(sys.modules.items()):
-            for copy in _COPIES if name.startswith("skl2onnx.operator_converters") else ():
+            # Isolation forests refuse attributes that their operator does not have.
+            taken = name.startswith("skl2onnx.operator_converters") and not name.endswith("isolation_forest")
+            for copy in _COPIES if taken else ():
                 if hasattr(module, copy):
                     stack.enter_context(replaced(module, copy, _copied(getattr(module, copy))))
         yield

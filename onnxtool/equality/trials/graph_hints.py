@@ -31,6 +31,7 @@ _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 # Attributes that hold the texts which an operator knows.
 _VOCABULARIES = ("keys_strings", "cats_strings", "classlabels_strings", "pool_strings", "classes_strings", "stopwords")
 _MOST_TEXTS = 4096
+_MOST_FEATURES = 100_000  # of an input that does not say how many it has
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
 _MOST_VALUES = 64
@@ -257,14 +258,7 @@ def _large_constant(node: ir.Node) -> bool:
 def _add_trees(node: ir.Node, facts: GraphHints) -> None:
     """Thresholds of each feature, where the trees read a graph input as it is."""
     facts.missing |= any(attribute(node, "nodes_missing_value_tracks_true", ()) or ())
-    value = node.inputs[0]
-    while value is not None and not value.is_graph_input():
-        before = value.producer()
-        if before is None or before.op_type not in ("Cast", "Identity"):
-            return
-        value = before.inputs[0]
-    if value is None or not value.name:
-        return
+    read = _read_columns(node.inputs[0])
     modes = attribute(node, "nodes_modes", ())
     features = attribute(node, "nodes_featureids", ())
     numbers = attribute(node, "nodes_values", attribute(node, "nodes_values_as_tensor", None))
@@ -281,10 +275,28 @@ def _add_trees(node: ir.Node, facts: GraphHints) -> None:
     if len(array) != len(places) or len(inner) != len(places):
         return
     keep = inner & np.isfinite(array)
-    own = facts.thresholds.setdefault(value.name, {})
     for feature in np.unique(places[keep]):
-        known = own.get(int(feature), np.zeros(0))
-        own[int(feature)] = np.unique(np.concatenate([known, array[keep & (places == feature)]]))
+        name, place = read[feature] if feature < len(read) else ("", 0)
+        if name:
+            own = facts.thresholds.setdefault(name, {})
+            found = array[keep & (places == feature)]
+            own[place] = np.unique(np.concatenate([own.get(place, np.zeros(0)), found]))
+
+
+def _read_columns(value: ir.Value | None) -> list[tuple[str, int]]:
+    """The graph input and its column that each column of a matrix is; ("", 0) for what is computed."""
+    width = value.shape[-1] if value is not None and value.shape is not None and len(value.shape) == 2 else None
+    count = width if isinstance(width, int) else 0
+    before = None if value is None else value.producer()
+    if value is not None and value.is_graph_input():
+        return [(value.name or "", i) for i in range(count or _MOST_FEATURES)]
+    if before is not None and before.op_type in ("Cast", "Identity"):
+        return _read_columns(before.inputs[0])
+    if before is not None and before.op_type == "Concat" and attribute(before, "axis") == 1:
+        parts = [(part, _read_columns(part)) for part in before.inputs]
+        if all(part is not None and part.shape is not None and isinstance(part.shape[-1], int) for part, _ in parts):
+            return [column for _, columns in parts for column in columns]
+    return [("", 0)] * count
 
 
 def _is_structural(value: ir.Value) -> bool:

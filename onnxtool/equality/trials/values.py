@@ -273,7 +273,7 @@ def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
 def _thresholds(
     specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
-    """Rows with each feature at thresholds of trees, as float32, and next to them; the others over their own range."""
+    """Rows with each feature at thresholds of trees, and next to them; the others over their own range."""
     for spec in specs:
         own = facts.thresholds.get(spec.name)
         shape = np.shape(feeds[spec.name])
@@ -289,13 +289,14 @@ def _thresholds(
             TrialKind.VALUES,
             _batch_of(specs, feeds, spec.name, table),
         )
-        pairs = [(f, np.float32(t)) for f, found in own.items() for t in found]
+        ends = np.array([0, np.inf, -np.inf], spec.dtype)
+        pairs = [(f, spec.dtype.type(t)) for f, found in own.items() for t in found]
         chosen = generator.permutation(len(pairs))
         for start in range(0, min(len(chosen), 4 * rows), rows):
             near = table.copy()
             for row, place in enumerate(chosen[start : start + rows]):
                 feature, value = pairs[place]
-                near[row, feature] = (value, np.nextafter(value, np.float32(np.inf)))[row % 2]
+                near[row, feature] = np.nextafter(value, ends[row % 3]) if row % 3 else value
             yield f"{spec.name}: features at thresholds", TrialKind.THRESHOLDS, _batch_of(specs, feeds, spec.name, near)
         if facts.missing:
             holed = table.copy()

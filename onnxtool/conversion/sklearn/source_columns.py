@@ -1,0 +1,260 @@
+"""What the columns of a graph's tensors are in its source: functions of single columns of its inputs, or not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto
+
+from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.patches import replaced
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FORMULAS = ("PowerTransformer", "QuantileTransformer")
+_SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+# Steps that a file computes with the very numbers of their source, though not of each column by itself.
+_SAME = (
+    *("OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "Binarizer", "PolynomialFeatures", "Normalizer"),
+    *("MissingIndicator", "FunctionTransformer", "SimpleImputer", *_SCALERS),
+)
+_FORMULA_ERROR = 32.0  # of formulas whose results are about one
+_OTHER_ERROR = 2.0**12  # of other operations than the source's
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What skl2onnx made nodes of.
+
+    Attributes:
+        step: the fitted estimator; None of an operation of skl2onnx's own.
+        kind: its name there: "SklearnConcat".
+        inputs: names of tensors.
+        places: the columns that it takes, of one that takes columns.
+        width: how many columns it gives; 0 where that is not known.
+    """
+
+    step: Estimator | None
+    kind: str
+    inputs: tuple[str, ...]
+    places: tuple[int, ...]
+    width: int
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is known of a tensor [rows, columns].
+
+    Attributes:
+        tensors, places: of each column: where its number comes from unchanged or by a rising function, or where it is
+            first computed otherwise.
+        raw: bool[columns]: by a rising function of a graph input's column.
+        relative, absolute: float[columns]: how far the last digits of that function may fall where it should rise, or
+            the file's numbers be from the source's; of its value and besides, in units of the spacing at one.
+        summed: bool[columns]: sums over columns in another order than the source's, which are as far off as the largest
+            of them is large.
+    """
+
+    tensors: tuple[str, ...]
+    places: NDArray[np.int64]
+    raw: NDArray[np.bool_]
+    relative: NDArray[np.float64]
+    absolute: NDArray[np.float64]
+    summed: NDArray[np.bool_]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all are what the source computes, to the last digit, and rise."""
+        return not (self.relative.any() or self.absolute.any() or self.summed.any())
+
+    def take(self, places: Sequence[int] | NDArray[np.int64]) -> Columns:
+        """Some of the columns."""
+        chosen = np.asarray(places, np.int64)
+        return Columns(
+            tuple(self.tensors[i] for i in chosen),
+            self.places[chosen],
+            self.raw[chosen],
+            self.relative[chosen],
+            self.absolute[chosen],
+            self.summed[chosen],
+        )
+
+
+def _fresh(tensor: str, width: int, *, raw: bool, relative: float = 0.0, summed: bool = False) -> Columns:
+    far, nothing = np.full(width, relative), np.zeros(width)
+    return Columns((tensor,) * width, np.arange(width), np.full(width, raw), far, nothing, np.full(width, summed))
+
+
+def _joined(parts: Sequence[Columns]) -> Columns:
+    tensors = tuple(name for part in parts for name in part.tensors)
+    each = ((p.places, p.raw, p.relative, p.absolute, p.summed) for p in parts)
+    fields = [np.concatenate(f) for f in zip(*each, strict=True)]
+    return Columns(tensors, *fields)
+
+
+class SourceColumns:
+    """Tensors of a graph as functions of its inputs, computed by the source's own steps.
+
+    Attributes:
+        widths: how many columns each graph input has.
+    """
+
+    def __init__(self) -> None:
+        self.widths: dict[str, int] = {}
+        self._operations: dict[str, Operation] = {}
+        self._known: dict[str, Columns | None] = {}
+        self._doubles: set[str] = set()
+        self._tables: dict[tuple[str, ...], str] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside the block, what skl2onnx converts becomes known, before it is converted."""
+        topology = import_module("skl2onnx.common._topology").Topology
+        plain = topology.call_converter
+
+        def call_converter(topology: Any, operator: Any, *more: Any, **options: Any) -> Any:
+            inputs = topology.scopes[0].input_variables
+            self.widths.update((v.full_name, _width(v)) for v in inputs if _width(v))
+            self._doubles.update(v.full_name for v in inputs if type(v.type).__name__ == "DoubleTensorType")
+            self._operations[operator.outputs[0].full_name] = Operation(
+                operator.raw_operator,
+                operator.type,
+                tuple(i.full_name for i in operator.inputs),
+                tuple(getattr(operator, "column_indices", ()) or ()),
+                _width(operator.outputs[0]),
+            )
+            return plain(topology, operator, *more, **options)
+
+        with replaced(topology, "call_converter", call_converter):
+            yield
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.widths or name in self._operations
+
+    def table(self, parts: tuple[str, ...], container: Any, add_node: Callable[..., Any]) -> str:
+        """One matrix of doubles of tensors, side by side: its name."""
+        if parts not in self._tables:
+            names = [part if part in self._doubles else f"{part}_compared" for part in parts]
+            for part, name in zip(parts, names, strict=True):
+                if part != name and (part,) not in self._tables:
+                    add_node(container, "Cast", [part], [name], op_version=13, to=TensorProto.DOUBLE)
+                    self._tables[part,] = name
+            joined = f"compared_{len(self._tables)}"
+            if len(names) > 1:
+                add_node(container, "Concat", names, [joined], op_version=13, axis=1)
+            self._tables[parts] = joined if len(names) > 1 else names[0]
+        return self._tables[parts]
+
+    def width(self, name: str) -> int:
+        """How many columns a tensor has; 0 where that is not known."""
+        columns = self.of(name)
+        return 0 if columns is None else len(columns.tensors)
+
+    def of(self, name: str) -> Columns | None:
+        """None where not even the number of columns is known."""
+        if name not in self._known:
+            self._known[name] = self._found(name)
+        return self._known[name]
+
+    def _found(self, name: str) -> Columns | None:
+        if name in self.widths:
+            return _fresh(name, self.widths[name], raw=True)
+        made = self._operations[name]
+        given = [self.of(i) for i in made.inputs if i in self]
+        before = _joined([g for g in given if g is not None]) if given and None not in given else None
+        if before is not None and len(given) == len(made.inputs):
+            if made.kind == "SklearnConcat":
+                return before
+            if made.kind == "SklearnArrayFeatureExtractor":
+                return before.take(made.places)
+            places = None if made.step is None else _places(made.step)
+            if places is not None and self._is_known(name, len(places)):
+                return self._changed(name, made.step, before, places)
+        if not made.width:
+            return None
+        kind = type(made.step).__name__
+        if kind in _SAME and (before is None or before.is_exact):
+            return _fresh(name, made.width, raw=False)
+        summed = before is not None and bool(before.summed.any())
+        summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")
+        return _fresh(name, made.width, raw=False, relative=_OTHER_ERROR, summed=summed)
+
+    def _is_known(self, name: str, width: int) -> bool:
+        """Whether the source computes a tensor of this many columns of rows of zeros."""
+        try:
+            rows = {n: np.zeros((1, w)) for n, w in self.widths.items()}
+            return bool(self.values(name, rows).shape[1] == width)
+        except Exception:  # it may forbid such rows
+            return False
+
+    def _changed(self, name: str, step: Any, before: Columns, places: NDArray[np.int64]) -> Columns:
+        taken = before.take(places)
+        relative, absolute = taken.relative, taken.absolute
+        kind = type(step).__name__
+        if kind in _SCALERS:
+            zero, one = np.asarray(_transformed(step, np.array([[0.0], [1.0]]) @ np.ones((1, len(places)))))
+            noisy = relative + absolute > 0
+            absolute = np.where(noisy, absolute * np.abs(one - zero) + (relative + 2) * np.abs(zero), 0)
+            relative = np.where(noisy, relative + 4, 0)
+        elif kind in FORMULAS:
+            relative = absolute = np.full(len(places), _FORMULA_ERROR)
+            scaler = getattr(step, "_scaler", None) if kind == "PowerTransformer" and step.standardize else None
+            if scaler is not None:
+                absolute = absolute * (1 + np.abs(scaler.mean_)) / scaler.scale_
+        tensors = tuple(t if raw else name for t, raw in zip(taken.tensors, taken.raw, strict=True))
+        numbers = np.where(taken.raw, taken.places, np.arange(len(places)))
+        return Columns(tensors, numbers, taken.raw, relative, absolute, taken.summed)
+
+    def values(self, name: str, inputs: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """What the source makes of rows, float64 [rows, columns]; zeros of what is not a function of single columns."""
+        if name in self.widths:
+            return inputs[name]
+        made = self._operations[name]
+        if made.kind in ("SklearnConcat", "SklearnArrayFeatureExtractor") or _places(made.step) is not None:
+            given = np.hstack([self.values(i, inputs) for i in made.inputs])
+            if made.kind == "SklearnConcat":
+                return given
+            return given[:, list(made.places)] if made.step is None else _transformed(made.step, given)
+        return np.zeros((len(next(iter(inputs.values()))), made.width))
+
+
+def _width(variable: Any) -> int:
+    """How many columns a variable of skl2onnx's has; 0 where that is not known."""
+    shape = list(getattr(variable.type, "shape", None) or ())
+    return shape[1] if len(shape) == 2 and isinstance(shape[1], int) else 0
+
+
+def _transformed(step: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    from sklearn import config_context
+
+    with config_context(assume_finite=True), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return np.asarray(step.transform(rows), np.float64)
+
+
+def _places(step: Any) -> NDArray[np.int64] | None:
+    """Of each column that a step gives, which one it is a rising function of; None of other steps."""
+    kind = type(step).__name__
+    if not type(step).__module__.startswith("sklearn."):
+        return None
+    if kind in _SCALERS:
+        scale = getattr(step, "scale_", None)
+        rising = scale is None or bool((np.asarray(scale) > 0).all() and np.isfinite(scale).all())
+        return np.arange(step.n_features_in_) if rising else None
+    if kind == "SimpleImputer":
+        gap = step.missing_values
+        if np.asarray(step.statistics_).dtype.kind != "f" or not isinstance(gap, float) or gap == gap:
+            return None
+        return None if step.add_indicator else np.flatnonzero(~np.isnan(step.statistics_))
+    if kind == "KBinsDiscretizer":
+        return np.arange(step.n_features_in_) if step.encode == "ordinal" else None
+    if kind in (*FORMULAS, "Binarizer"):
+        return np.arange(step.n_features_in_)
+    return np.flatnonzero(step.get_support()) if hasattr(step, "get_support") else None

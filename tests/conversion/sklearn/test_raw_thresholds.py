@@ -1,0 +1,116 @@
+"""Trees behind steps that change each column by itself: they compare the inputs, and decide as their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    Normalizer,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.tree import DecisionTreeRegressor
+
+from onnxtool.conversion.convert import convert
+from onnxtool.conversion.sklearn.raw_thresholds import compared_in_float32
+from onnxtool.runtime.runner import OnnxRunner
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((120, 3)).round(2) * [1.0, 0.01, 1000.0]
+Y = X[:, 0] + np.sin(300 * X[:, 1]) + (X[:, 2] > 0)
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def answers(model: Any, folder: Path, rows: np.ndarray, **options: Any) -> list[np.ndarray]:
+    convert(model, folder / "out.onnx", verify_result=False, **options)
+    return list(OnnxRunner.open(folder / "out.onnx").run({"X": rows}).values())
+
+
+def beside(model: Any, path: Path) -> np.ndarray:
+    """Rows with each threshold of a file, its neighbours, and a missing value."""
+    (trees,) = [n for n in onnx.load(path).graph.node if n.op_type.startswith("TreeEnsemble")]
+    given = {a.name: onnx.helper.get_attribute_value(a) for a in trees.attribute}
+    numbers = onnx.numpy_helper.to_array(given["nodes_values_as_tensor"])
+    inner = [i for i, mode in enumerate(given["nodes_modes"]) if mode != b"LEAF"]
+    rows = np.repeat(X[:1], 4 * len(inner), axis=0)
+    for place, node in enumerate(inner):
+        number = numbers[node]
+        values = (number, np.nextafter(number, np.inf), np.nextafter(number, -np.inf), np.nan)
+        rows[4 * place : 4 * place + 4, given["nodes_featureids"][node]] = values
+    return rows if isinstance(model[0], SimpleImputer) else rows[np.isfinite(rows).all(axis=1)]
+
+
+@pytest.mark.parametrize("trees", [DecisionTreeRegressor(max_depth=6), HistGradientBoostingRegressor(max_iter=4)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (StandardScaler(),),
+        (SimpleImputer(strategy="median"), RobustScaler(), MinMaxScaler((-3, 0.1))),
+    ],
+)
+def test_both_neighbours_of_every_threshold_are_decided_as_in_the_source(
+    steps: tuple[Any, ...], trees: Any, tmp_path: Path
+) -> None:
+    model = make_pipeline(*steps, trees).fit(X, Y)
+    convert(model, tmp_path / "out.onnx", verify_result=False)
+    rows = beside(model, tmp_path / "out.onnx")
+    found = OnnxRunner.open(tmp_path / "out.onnx").run({"X": rows})["prediction"]
+    np.testing.assert_allclose(np.asarray(found)[:, 0], model.predict(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (PowerTransformer(),),
+        (QuantileTransformer(n_quantiles=40, output_distribution="normal"), RobustScaler()),
+        (Normalizer(),),
+        (PCA(2),),
+    ],
+    ids=["power", "normal quantiles", "rows", "axes"],
+)
+def test_rows_that_are_thresholds_themselves_fall_as_in_the_source(steps: tuple[Any, ...], tmp_path: Path) -> None:
+    rows = np.repeat(X, 5, axis=0) + np.arange(5 * len(X))[:, None] * [1e-4, 1e-6, 1e-1]  # more rows than bins
+    model = make_pipeline(*steps, HistGradientBoostingRegressor(max_iter=10)).fit(rows, np.resize(Y, len(rows)))
+    (found,) = answers(model, tmp_path, rows)
+    np.testing.assert_allclose(found[:, 0], model.predict(rows), rtol=1e-6, atol=1e-7)
+
+
+def test_float32_inputs_are_decided_as_the_source_decides_them(tmp_path: Path) -> None:
+    model = make_pipeline(StandardScaler(), HistGradientBoostingRegressor(max_iter=20)).fit(X, Y)
+    rows = X.astype(np.float32)
+    (found,) = answers(model, tmp_path, rows, input_dtypes={"X": "float32"})
+    np.testing.assert_allclose(found[:, 0], model.predict(rows.astype(np.float64)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_votes_that_are_even_are_counted_as_in_the_source(kind: Any, classes: int, tmp_path: Path) -> None:
+    rows = np.round(RANDOM.standard_normal((300, 2)))
+    model = kind(30, random_state=0, max_depth=4).fit(rows, np.arange(300) % classes)
+    label, chances = answers(model, tmp_path, rows)
+    np.testing.assert_array_equal(label, model.predict(rows))
+    np.testing.assert_allclose(chances, model.predict_proba(rows), rtol=1e-6)
+
+
+@settings(deadline=None)
+@given(FLOATS, FLOATS, st.sampled_from(["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]))
+def test_doubles_are_parted_where_their_float32_is(threshold: float, other: float, mode: str) -> None:
+    number = compared_in_float32(threshold, mode)
+    compare = {"BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GTE": np.greater_equal}
+    decide = compare.get(mode, np.greater)
+    near = [number, np.nextafter(number, np.inf), np.nextafter(number, -np.inf), other]
+    with np.errstate(over="ignore"):
+        assert [decide(x, number) for x in near] == [decide(np.float32(x), np.float32(threshold)) for x in near]
