@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.conversion.sklearn.source_columns import Columns, SourceColumns
+from onnxtool.conversion.sklearn.source_columns import ColumnPlaces, SourceColumns
 from onnxtool.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _write(
     attributes["nodes_missing_value_tracks_true"] = tracks.tolist()
 
 
-def _pull_back(found: _Thresholds, name: str, columns: Columns, source: SourceColumns) -> NDArray[np.int64]:
+def _pull_back(found: _Thresholds, name: str, columns: ColumnPlaces, source: SourceColumns) -> NDArray[np.int64]:
     """Put thresholds of the inputs' columns in the place of those behind the steps.
 
     Returns:
@@ -171,7 +171,7 @@ def _pull_back(found: _Thresholds, name: str, columns: Columns, source: SourceCo
 class _Inverse:
     """The source's function of the columns, backwards."""
 
-    def __init__(self, name: str, columns: Columns, source: SourceColumns) -> None:
+    def __init__(self, name: str, columns: ColumnPlaces, source: SourceColumns) -> None:
         self._name, self._columns, self._source = name, columns, source
 
     @property

@@ -30,7 +30,7 @@ _OTHER_ERROR = 2.0**12  # of other operations than the source's
 
 
 @dataclass(frozen=True)
-class Operation:
+class TracedOperation:
     """What skl2onnx made nodes of.
 
     Attributes:
@@ -49,7 +49,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnPlaces:
     """What is known of a tensor [rows, columns].
 
     Attributes:
@@ -74,10 +74,10 @@ class Columns:
         """Whether all are what the source computes, to the last digit, and rise."""
         return not (self.relative.any() or self.absolute.any() or self.summed.any())
 
-    def take(self, places: Sequence[int] | NDArray[np.int64]) -> Columns:
+    def take(self, places: Sequence[int] | NDArray[np.int64]) -> ColumnPlaces:
         """Some of the columns."""
         chosen = np.asarray(places, np.int64)
-        return Columns(
+        return ColumnPlaces(
             tuple(self.tensors[i] for i in chosen),
             self.places[chosen],
             self.raw[chosen],
@@ -87,16 +87,16 @@ class Columns:
         )
 
 
-def _fresh(tensor: str, width: int, *, raw: bool, relative: float = 0.0, summed: bool = False) -> Columns:
+def _fresh(tensor: str, width: int, *, raw: bool, relative: float = 0.0, summed: bool = False) -> ColumnPlaces:
     far, nothing = np.full(width, relative), np.zeros(width)
-    return Columns((tensor,) * width, np.arange(width), np.full(width, raw), far, nothing, np.full(width, summed))
+    return ColumnPlaces((tensor,) * width, np.arange(width), np.full(width, raw), far, nothing, np.full(width, summed))
 
 
-def _joined(parts: Sequence[Columns]) -> Columns:
+def _joined(parts: Sequence[ColumnPlaces]) -> ColumnPlaces:
     tensors = tuple(name for part in parts for name in part.tensors)
     each = ((p.places, p.raw, p.relative, p.absolute, p.summed) for p in parts)
     fields = [np.concatenate(f) for f in zip(*each, strict=True)]
-    return Columns(tensors, *fields)
+    return ColumnPlaces(tensors, *fields)
 
 
 class SourceColumns:
@@ -108,8 +108,8 @@ class SourceColumns:
 
     def __init__(self) -> None:
         self.widths: dict[str, int] = {}
-        self._operations: dict[str, Operation] = {}
-        self._known: dict[str, Columns | None] = {}
+        self._operations: dict[str, TracedOperation] = {}
+        self._known: dict[str, ColumnPlaces | None] = {}
         self._doubles: set[str] = set()
         self._tables: dict[tuple[str, ...], str] = {}
 
@@ -123,7 +123,7 @@ class SourceColumns:
             inputs = topology.scopes[0].input_variables
             self.widths.update((v.full_name, _width(v)) for v in inputs if _width(v))
             self._doubles.update(v.full_name for v in inputs if type(v.type).__name__ == "DoubleTensorType")
-            self._operations[operator.outputs[0].full_name] = Operation(
+            self._operations[operator.outputs[0].full_name] = TracedOperation(
                 operator.raw_operator,
                 operator.type,
                 tuple(i.full_name for i in operator.inputs),
@@ -157,13 +157,13 @@ class SourceColumns:
         columns = self.of(name)
         return 0 if columns is None else len(columns.tensors)
 
-    def of(self, name: str) -> Columns | None:
+    def of(self, name: str) -> ColumnPlaces | None:
         """None where not even the number of columns is known."""
         if name not in self._known:
             self._known[name] = self._found(name)
         return self._known[name]
 
-    def _found(self, name: str) -> Columns | None:
+    def _found(self, name: str) -> ColumnPlaces | None:
         if name in self.widths:
             return _fresh(name, self.widths[name], raw=True)
         made = self._operations[name]
@@ -194,7 +194,7 @@ class SourceColumns:
         except Exception:  # it may forbid such rows
             return False
 
-    def _changed(self, name: str, step: Any, before: Columns, places: NDArray[np.int64]) -> Columns:
+    def _changed(self, name: str, step: Any, before: ColumnPlaces, places: NDArray[np.int64]) -> ColumnPlaces:
         taken = before.take(places)
         relative, absolute = taken.relative, taken.absolute
         kind = type(step).__name__
@@ -210,7 +210,7 @@ class SourceColumns:
                 absolute = absolute * (1 + np.abs(scaler.mean_)) / scaler.scale_
         tensors = tuple(t if raw else name for t, raw in zip(taken.tensors, taken.raw, strict=True))
         numbers = np.where(taken.raw, taken.places, np.arange(len(places)))
-        return Columns(tensors, numbers, taken.raw, relative, absolute, taken.summed)
+        return ColumnPlaces(tensors, numbers, taken.raw, relative, absolute, taken.summed)
 
     def values(self, name: str, inputs: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """What the source makes of rows, float64 [rows, columns]; zeros of what is not a function of single columns."""
