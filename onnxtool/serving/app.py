@@ -64,17 +64,22 @@ class Request:
         """The whole body, within the limits.
 
         Raises:
-            HttpError: it is compressed, or beyond a limit.
+            HttpError: it is compressed in a way that is not known, or beyond a limit.
         """
         coding = self.headers.get(b"content-encoding", b"identity").strip().lower()
-        if coding not in (b"", b"identity"):
+        if coding not in (b"", b"identity", b"gzip", b"deflate"):
             told = coding[:40].decode("latin-1")
             raise HttpError(
-                415, "content_encoding", f"a body of Content-Encoding {told} is not supported; send it plain."
+                415,
+                "content_encoding",
+                f"a body of Content-Encoding {told} is not supported; send gzip, deflate or none.",
             )
         found = await self.bodies.read(self.scope, self.headers, self.receive)
         self.held += len(found)
         self.complete = True
+        if coding in (b"gzip", b"deflate"):
+            found = await asyncio.to_thread(self.bodies.expand, found)
+            self.held += len(found)
         return found
 
     def when_gone(self, call: Callable[[], object]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from onnxtool.options.serve import ServeLimits
 from onnxtool.serving.faults import HttpError
 
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # by its header
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
@@ -53,9 +55,7 @@ class BodyReader:
                         if taken > limit:
                             raise self._too_large()
                         if self.held > self._limits.buffered_bytes:
-                            raise HttpError(
-                                503, "overloaded", "too many large requests at a time.", ((b"retry-after", b"1"),)
-                            )
+                            raise _too_much_held()
                         chunks.append(chunk)
                     if not message.get("more_body", False):
                         break
@@ -69,8 +69,33 @@ class BodyReader:
             raise
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
+    def expand(self, body: bytes) -> bytes:
+        """What a body of gzip or deflate holds; `release` its size too.
+
+        Raises:
+            HttpError: 400 it is neither, 413 it holds more than a request may have, 503 too much is held already.
+        """
+        limit = min(self._limits.request_bytes, self._limits.buffered_bytes - self.held)
+        stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+        try:
+            found = stream.decompress(body, max(limit, 0) + 1)  # no more than that is ever expanded
+        except zlib.error as error:
+            raise HttpError(400, "bad_request", "the body is neither gzip nor deflate.") from error
+        if len(found) > self._limits.request_bytes:
+            raise self._too_large()
+        if len(found) > limit:
+            raise _too_much_held()
+        if not stream.eof or stream.unused_data:
+            raise HttpError(400, "bad_request", "the compressed body is cut off, or goes on behind its end.")
+        self.held += len(found)
+        return found
+
     def _too_large(self) -> HttpError:
         return HttpError(413, "too_large", f"a request has at most {self._limits.request_bytes} bytes.")
+
+
+def _too_much_held() -> HttpError:
+    return HttpError(503, "overloaded", "too many large requests at a time.", ((b"retry-after", b"1"),))
 
 
 def _declared(headers: Mapping[bytes, bytes]) -> int | None:

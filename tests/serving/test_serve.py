@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -23,6 +24,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.targets import parse_targets, read_tokens
 from tests.serving.conftest import Running
 
+BOMB = gzip.compress(bytes(65 << 20), 1)
 INFER = "/v2/models/digits/infer"
 OUTPUT = "logits"
 
@@ -129,7 +131,7 @@ def asking(**changes: object) -> bytes:
         (asking(outputs=[{"name": OUTPUT, "parameters": {"binary_data": 1}}]), {}, 400),
         (asking(outputs=[{"name": OUTPUT, "parameters": {"classification": 3}}]), {}, 400),
         (asking(outputs=[{"name": OUTPUT, "parameters": {"shared_memory_region": "r"}}]), {}, 400),
-        (gzip.compress(entry(), mtime=0), {"Content_Encoding": "gzip"}, 415),
+        (gzip.compress(entry(), mtime=0), {"Content_Encoding": "br"}, 415),
         (entry(data=None), {}, 400),
         (entry(parameters={"binary_data_size": 256}), {}, 400),
         (entry(parameters={"binary_data_size": 2**63}), {"Inference_Header_Content_Length": "20"}, 400),
@@ -146,6 +148,31 @@ def test_what_is_malformed_is_the_clients_fault(
     assert got == status, answer
     assert isinstance(answer["error"], str)
     assert server.client().get("/v2/health/live") == {"live": True}
+
+
+def test_a_compressed_body_is_the_plain_one(server: Running) -> None:
+    body = entry()
+    plain = post(server, body)
+    for coding, packed in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body))):
+        assert post(server, packed, **{"Content-Encoding": coding})[1]["outputs"] == plain[1]["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "coding", "status"),
+    [
+        (b"no", "gzip", 400),
+        (gzip.compress(b"{}")[:-4], "gzip", 400),
+        (zlib.compress(b"{}") + b"more", "deflate", 400),
+        (gzip.compress(b"{}") * 2, "gzip", 400),
+        (BOMB, "gzip", 413),
+        (b"{}", "br", 415),
+    ],
+    ids=["no gzip", "cut off", "more behind", "members", "a bomb", "unknown"],
+)
+def test_compressed_bodies_that_are_refused(server: Running, packed: bytes, coding: str, status: int) -> None:
+    found, answer = post(server, packed, **{"Content-Encoding": coding})
+    assert found == status
+    assert isinstance(answer["error"], str)
 
 
 @pytest.mark.parametrize(
