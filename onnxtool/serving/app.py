@@ -78,7 +78,7 @@ class Request:
         self.held += len(found)
         self.complete = True
         if coding in (b"gzip", b"deflate"):
-            found = await asyncio.to_thread(self.bodies.expand, found)
+            found = await self.bodies.expand(found)
             self.held += len(found)
         return found
 

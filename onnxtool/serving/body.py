@@ -69,29 +69,40 @@ class BodyReader:
             raise
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def expand(self, body: bytes) -> bytes:
+    async def expand(self, body: bytes) -> bytes:
         """What a body of gzip or deflate holds; `release` its size too.
 
         Raises:
             HttpError: 400 it is neither, 413 it holds more than a request may have, 503 too much is held already.
         """
-        limit = min(self._limits.request_bytes, self._limits.buffered_bytes - self.held)
-        stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-        try:
-            found = stream.decompress(body, max(limit, 0) + 1)  # no more than that is ever expanded
-        except zlib.error as error:
-            raise HttpError(400, "bad_request", "the body is neither gzip nor deflate.") from error
-        if len(found) > self._limits.request_bytes:
-            raise self._too_large()
-        if len(found) > limit:
+        room = min(self._limits.request_bytes, self._limits.buffered_bytes - self.held)
+        if room <= 0:
             raise _too_much_held()
-        if not stream.eof or stream.unused_data:
-            raise HttpError(400, "bad_request", "the compressed body is cut off, or goes on behind its end.")
-        self.held += len(found)
-        return found
+        self.held += room  # all that may come, so that others that expand at the same time do not count on it
+        size = 0
+        try:
+            found = await asyncio.to_thread(_expanded, body, room)
+            if len(found) > room:
+                raise self._too_large() if room == self._limits.request_bytes else _too_much_held()
+            size = len(found)
+            return found
+        finally:
+            self.held += size - room
 
     def _too_large(self) -> HttpError:
         return HttpError(413, "too_large", f"a request has at most {self._limits.request_bytes} bytes.")
+
+
+def _expanded(body: bytes, most: int) -> bytes:
+    """At most one byte more than `most` is expanded."""
+    stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+    try:
+        found = stream.decompress(body, most + 1)
+    except zlib.error as error:
+        raise HttpError(400, "bad_request", "the body is neither gzip nor deflate.") from error
+    if len(found) <= most and (not stream.eof or stream.unused_data):
+        raise HttpError(400, "bad_request", "the compressed body is cut off, or goes on behind its end.")
+    return found
 
 
 def _too_much_held() -> HttpError:
