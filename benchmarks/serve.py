@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -82,8 +83,9 @@ class Model(MLModel):
 class Server:
     """A server process of ours."""
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "onnxtool", "serve", *map(str, arguments), "--port", "0", "--reload", "off"]
+    def __init__(self, *arguments: object, reload: str = "off") -> None:
+        command = [sys.executable, "-m", "onnxtool", "serve", *map(str, arguments), "--port", "0", "--reload", reload]
+        self.events: list[dict[str, str]] = []
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         assert self.process.stderr is not None
         for line in self.process.stderr:
@@ -94,7 +96,10 @@ class Server:
                 break
         else:
             raise SystemExit("the server did not start")
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True).start()
+
+    def _read_log(self, log: Iterable[str]) -> None:
+        self.events.extend(map(json.loads, log))
 
     def resident(self) -> float:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
