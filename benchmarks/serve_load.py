@@ -188,6 +188,7 @@ class Load:
             there = workers_of(self.server.process.pid)
             if there:
                 os.kill(choose.choice(there), signal.SIGKILL)
+                self.server.events.append({"event": "kill", "time": str(time.time())})
                 self.count("kills")
 
     def annoy(self, number: int) -> None:
@@ -252,6 +253,7 @@ def main() -> int:
     options_parser.add_argument("--requests", type=int, default=100_000)
     options_parser.add_argument("--clients", type=int, default=32)
     options_parser.add_argument("--faults", action="store_true")
+    options_parser.add_argument("--log", type=Path, help="write the server's events here")
     arguments = options_parser.parse_args(own.split())
     with tempfile.TemporaryDirectory() as scratch:
         paths = build(Path(scratch))
@@ -281,6 +283,8 @@ def main() -> int:
         print(f"{what:24} {count}")
     for reason, count in load.reasons.most_common(15):
         print(f"  {count} x {reason}")
+    if arguments.log is not None:
+        arguments.log.write_text("".join(json.dumps(event) + "\n" for event in server.events))
     events = Counter(event["event"] for event in server.events)
     print(f"{seconds:.0f} s; exit {code}; events: {json.dumps(events)}")
     excess = load.counts["died with its process"] - load.counts["kills"]
