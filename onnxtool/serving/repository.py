@@ -117,7 +117,7 @@ class Repository:
                 left = {v: s for v, s in self.models[served.target.name].items() if s is not served}
                 self.models = {n: v for n, v in {**self.models, served.target.name: left}.items() if v}
                 self._log.event("model_removed", model=served.target.name, version=served.target.version)
-                await self.end(served.engine)
+                await self.end(served)
 
     def find(self, name: str, version: str | None) -> Served:
         """A model; without a version the highest.
@@ -144,21 +144,25 @@ class Repository:
         """Every version of every model."""
         return [served for versions in self.models.values() for served in versions.values()]
 
-    async def replace(self, served: Served) -> Engine:
-        """Serve what a model's file holds now, if it passes; gives the old engine.
+    async def replace(self, served: Served) -> Served:
+        """Serve what a model's file holds now, if it passes; gives what was served before.
 
         Raises:
             OnnxToolError: it does not.
         """
         engine, copy, loaded = await asyncio.to_thread(self._replacement, served)
-        old, served.engine, served.copy, served.signature = served.engine, engine, copy, loaded
+        old = replace(served)
+        served.engine, served.copy, served.signature = engine, copy, loaded
         return old
 
-    async def end(self, old: Engine) -> None:
-        """Close an engine when the requests that it has begun have ended with it."""
-        while not old.idle:
+    async def end(self, old: Served) -> None:
+        """Close an engine when the requests that it has begun have ended with it.
+
+        Until then its copy stays: a process that starts anew for one of them loads the model from there.
+        """
+        while not old.engine.idle:
             await asyncio.sleep(0.05)
-        old.close()
+        old.engine.close()
 
     def close(self) -> None:
         """End all models."""

@@ -33,7 +33,7 @@ try:
 except ImportError:  # Windows has no descriptors that a child inherits
     HAS_WORKERS = False
 
-# Inputs that have ended a process so often are refused; so many of them are remembered.
+# Inputs that have ended a process so often, without an answer in between, are refused; so many are remembered.
 _MOST_DEATHS, _MOST_INPUTS = 2, 1024
 # Memory that runs may leave taken beyond the model's own, and seconds from one new process for that to the next.
 _KEPT_BYTES, _BETWEEN = 512 << 20, 30.0
@@ -176,21 +176,23 @@ class WorkerPool:
     def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
         """One run in the next free process, which is waited for."""
         try:
-            worker = self._free.get(timeout=self._seconds)
+            worker = self._take(self._seconds)
         except queue.Empty:
             raise HttpError(503, "no_process", "the process of the model does not start; its log says why.") from None
         with self._held(worker, feeds, cancellation):
             if cancellation is not None and cancellation.asked:
                 raise HttpError(499, "client_gone", "nobody waits for this run.")
             worker.begin(feeds, self._seconds)
-            return worker.finish()
+            found = worker.finish()
+        self._forgive(feeds)
+        return found
 
     def begin(self, feeds: Feeds, cancellation: Cancellation) -> asyncio.Future[dict[str, Any]] | None:
         """One run, without a thread that waits for it; None where no process is free, or the inputs are large."""
         if sum(array.nbytes for array in feeds.values()) > _INLINE:
             return None
         try:
-            worker = self._free.get_nowait()
+            worker = self._take(0.0)
         except queue.Empty:
             return None
         loop = asyncio.get_running_loop()
@@ -205,6 +207,7 @@ class WorkerPool:
             except Exception as error:
                 outputs.set_exception(error)
             else:
+                self._forgive(feeds)
                 outputs.set_result(found)
 
         cancellation.begin(worker.interrupt)
@@ -217,6 +220,21 @@ class WorkerPool:
             place = worker.fileno()
             loop.add_reader(place, finish)
         return outputs
+
+    def _take(self, seconds: float) -> Worker:
+        """A free process. One that has ended while nothing ran in it is renewed: no request pays for that.
+
+        Raises:
+            queue.Empty: none is free within so many seconds.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            left = until - time.monotonic()
+            worker = self._free.get(timeout=left) if left > 0 else self._free.get_nowait()
+            if worker.alive:
+                return worker
+            self._died("its process has ended while nothing ran in it")
+            self._begin_renewal(worker)
 
     @contextmanager
     def _held(self, worker: Worker, feeds: Feeds, cancellation: Cancellation | None) -> Iterator[None]:
@@ -235,7 +253,7 @@ class WorkerPool:
             if worker.alive and not self._is_bloated(worker):
                 self._free.put(worker)
             else:
-                threading.Thread(target=self._renew, args=(worker,), daemon=True).start()
+                self._begin_renewal(worker)
 
     def close(self) -> None:
         """End the processes."""
@@ -249,6 +267,11 @@ class WorkerPool:
         while len(self._deaths) > _MOST_INPUTS:
             self._deaths.popitem(last=False)
 
+    def _forgive(self, feeds: Feeds) -> None:
+        """Inputs that are answered were not why a process has ended: somebody else has killed it."""
+        if self._deaths:
+            self._deaths.pop(_digest(feeds), None)
+
     def _is_bloated(self, worker: Worker) -> bool:
         """Whether runs have left so much memory taken that a new process is worth its start."""
         now = time.monotonic()
@@ -259,6 +282,9 @@ class WorkerPool:
             return False
         self._look_next = now + _BETWEEN
         return True
+
+    def _begin_renewal(self, worker: Worker) -> None:
+        threading.Thread(target=self._renew, args=(worker,), daemon=True).start()
 
     def _renew(self, worker: Worker) -> None:
         wait = _RETRY_SECONDS / 16

@@ -18,9 +18,11 @@ from onnx import TensorProto, helper, numpy_helper, parser
 pytest.importorskip("fcntl")
 
 from onnxtool.errors import InputError
+from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.serving.served_model import WorkerPool
 from tests.runtime.test_empty_inputs import recurrent
 from tests.serving.conftest import Running
 
@@ -227,3 +229,24 @@ def ancestors(pid: int) -> set[int]:
         pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
         found.add(pid)
     return found
+
+
+def test_a_process_that_ends_between_runs_costs_no_request_and_blames_no_inputs(
+    tmp_path: Path, relu_proto: onnx.ModelProto
+) -> None:
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+    reasons: list[str] = []
+    pool = WorkerPool(tmp_path / "m.onnx", SessionOptions(threads=1), 1, 60.0, reasons.append)
+    try:
+        feeds = {pool.inputs[0].name: np.float32([[-1, 1, 2]])}
+        expected = pool.run(feeds)
+        for _ in range(3):
+            worker = pool._workers[0]
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+            while worker.alive:
+                time.sleep(0.01)
+            np.testing.assert_equal(pool.run(feeds), expected)
+    finally:
+        pool.close()
+    assert len(reasons) == 3 and all("while nothing ran" in reason for reason in reasons)

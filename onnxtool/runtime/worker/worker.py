@@ -123,8 +123,9 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process was there after the last run."""
-        return self._child is not None
+        """Whether the process is there."""
+        child = self._child
+        return child is not None and child.process.poll() is None
 
     @property
     def pid(self) -> int | None:
