@@ -16,6 +16,8 @@ from onnxtool.runtime.providers.trial import try_plugin
 from tests import command_server
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does; see onnxtool/cli/app.py
+# As TensorFlow's environment has it; JAX lets warnings through as soon as it is imported, in children too.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 Result = subprocess.CompletedProcess[str]
