@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import onnx
 import onnx_ir as ir
 
 from onnxtool.equality.apart import Risks, apart, risks_of
@@ -30,6 +29,7 @@ from onnxtool.equality.usual_inputs import Source, domains_of, make_feeds
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
+from onnxtool.model.cut_model import with_outputs
 from onnxtool.model.domains import Domain
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.randomness import random_operators
@@ -176,12 +176,9 @@ def _with_outputs(model: ir.Model, names: Collection[str], options: SessionOptio
     Raises:
         InputError: the runtime does not take it.
     """
-    proto = io.to_proto(model)
-    given = {o.name for o in proto.graph.output}
-    proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(n) for n in sorted(set(names) - given))
-    data = onnx.shape_inference.infer_shapes(proto).SerializeToString()
-    wider = ir.from_proto(onnx.ModelProto.FromString(data))
-    return apart(OnnxRunner.open(data, options), wider, risks_of([wider]), options)
+    wider = with_outputs(io.to_proto(model), names)
+    graph = ir.from_proto(wider)
+    return apart(OnnxRunner.open(wider, options), graph, risks_of([graph]), options)
 
 
 def _with_precision(

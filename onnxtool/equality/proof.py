@@ -180,15 +180,10 @@ class Proof:
         Args:
             report: of the usual inputs.
         """
-        search = self.search or Search()
         findings = self._judge_further(candidate, graphs or {}, session)
         if findings.failure is not None and self._relax(findings.failure.feeds):
             return self.judge(candidate, graphs, session)
-        file = None
-        if findings.failure is not None and search.keep_as is not None:
-            file = keep(findings.failure, search.keep_as)
-        coverage = findings.coverage(search.effort, search.seed)
-        return replace(with_findings(report, findings, coverage, file), strict=search.strict)
+        return self._with_findings(report)
 
     def judge_inside(self, report: CompareReport, candidate: Runner, models: InnerValues) -> CompareReport:
         """Go on where nothing differed so far and it is known at which values two models begin to differ.
@@ -217,7 +212,12 @@ class Proof:
             return report
         judge_trials([found], judge, self._live, candidate, findings)
         minimise_failure(self._live, candidate, self._specs, judge, findings)
-        file = keep(findings.failure, search.keep_as) if findings.failure is not None and search.keep_as else None
+        return self._with_findings(report)
+
+    def _with_findings(self, report: CompareReport) -> CompareReport:
+        search, findings, file = self.search or Search(), self.findings, None
+        if findings.failure is not None and search.keep_as is not None:
+            file = keep(findings.failure, search.keep_as)
         coverage = findings.coverage(search.effort, search.seed)
         return replace(with_findings(report, findings, coverage, file), strict=search.strict)
 

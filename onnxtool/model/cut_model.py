@@ -1,4 +1,4 @@
-"""A part of a model as a model of its own."""
+"""A part of a model as a model of its own, and a model that gives its inner values too."""
 
 from __future__ import annotations
 
@@ -63,4 +63,13 @@ def cut_model(
     return onnx.shape_inference.infer_shapes(part)
 
 
-__all__ = ["captured_names", "cut_model"]
+def with_outputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
+    """A copy that gives some of the model's values beside its own outputs."""
+    wider = onnx.ModelProto()
+    wider.CopyFrom(model)
+    given = {o.name for o in wider.graph.output}
+    wider.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in sorted(set(names) - given))
+    return onnx.shape_inference.infer_shapes(wider)
+
+
+__all__ = ["captured_names", "cut_model", "with_outputs"]

@@ -69,8 +69,7 @@ class _Pair:
         own = constants_in_field(self.constants, self.b, self.expressions, point)
         found = Interpreter(self.b, point, own, memory=memory).run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
-            first = Evaluated(self.a, point, {}, feeds, memory)
-            second = Evaluated(self.b, point, own, self._own_feeds(feeds), memory)
+            first, second = self._values(point, feeds, memory)
             pairs = tuple(differing_values(first, second)[:_MOST_PAIRS])
             found = _difference(self.a, self.b, _first_without_partner(first, second) or "an output")
             raise _DifferentError(**found, unlike=self.shapes(sizes), differing=pairs)
@@ -88,12 +87,16 @@ class _Pair:
             deadline: of this thread's processor time.
         """
         point = Field(secrets.randbits(48))
-        feeds = self.feeds(point, sizes)
-        own = constants_in_field(self.constants, self.b, self.expressions, point)
-        memory: dict[object, Item] = {}
-        a = Evaluated(self.a, point, {}, feeds, memory)
-        parts = parts_of(a, Evaluated(self.b, point, own, self._own_feeds(feeds), memory))
+        parts = parts_of(*self._values(point, self.feeds(point, sizes), {}))
         return rounding_of(self.a, self.b, parts, self._numbers(sizes), deadline) if parts else []
+
+    def _values(
+        self, point: Field, feeds: Mapping[str, Value], memory: dict[object, Item]
+    ) -> tuple[Evaluated, Evaluated]:
+        """What both have at a random point."""
+        own = constants_in_field(self.constants, self.b, self.expressions, point)
+        a = Evaluated(self.a, point, {}, feeds, memory)
+        return a, Evaluated(self.b, point, own, self._own_feeds(feeds), memory)
 
     def _numbers(self, sizes: Sizes) -> Mapping[str, np.ndarray]:
         if self.examples:

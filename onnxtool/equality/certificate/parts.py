@@ -60,7 +60,6 @@ class Evaluated:
         feeds: Mapping[str, Value],
         memory: dict[object, Item],
     ) -> None:
-        self.model = model
         self.producers = {name: node for node in model.graph.node for name in node.output if name}
         self.order = {name: i for i, node in enumerate(model.graph.node) for name in node.output if name}
         self.inputs, self.outputs = tuple(feeds), tuple(o.name for o in model.graph.output)

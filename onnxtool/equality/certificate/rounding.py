@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.parts import ModelPart
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.cut_model import cut_model
+from onnxtool.model.cut_model import cut_model, with_outputs
 from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.report.certificate import PartRounding
 from onnxtool.runtime.runner import OnnxRunner
@@ -70,11 +70,7 @@ def rounding_of(
 
 def _values(a: onnx.ModelProto, names: Sequence[str], feeds: Feeds, deadline: float) -> Iterator[tuple[str, Feeds]]:
     """What A has at some values, on inputs of all sizes and with numbers that are none."""
-    wider = onnx.ModelProto()
-    wider.CopyFrom(a)
-    given = {o.name for o in wider.graph.output}
-    wider.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in names if n not in given)
-    runner = OnnxRunner.open(onnx.shape_inference.infer_shapes(wider), EXACT)
+    runner = OnnxRunner.open(with_outputs(a, names), EXACT)
     for label, made in _inputs(feeds, integers_divide(a)):
         if time.thread_time() > deadline:
             return
@@ -133,7 +129,7 @@ def _measured(
         return None
     cut = cut_model(a, [o for n in part.nodes[0] for o in n.output], own, [part.output[0]], fixed=False)
     cut_b = cut_model(b, [o for n in part.nodes[1] for o in n.output], theirs, [part.output[1]], fixed=False)
-    first, second = OnnxRunner.open(_typed(cut), EXACT), OnnxRunner.open(_typed(cut_b), EXACT)
+    first, second = OnnxRunner.open(cut, EXACT), OnnxRunner.open(cut_b, EXACT)
     exact = ReferenceEvaluator(in_doubles(cut))
     worst = (0.0, 0.0)
     where = unlike = ""
@@ -184,11 +180,6 @@ def _beside(feeds: Feeds, seed: int) -> Feeds:
             moved = x.astype(np.float64) * (1 + step)
         made[name] = moved
     return made
-
-
-def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """With types of the outputs, which the runtime wants."""
-    return onnx.shape_inference.infer_shapes(model)
 
 
 def in_doubles(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -16,6 +16,7 @@ from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
+Score = tuple[float, ...]  # compared from the left
 Run = Callable[[Feeds], Mapping[str, Any]]
 _RTOL, _ATOL = 1e-3, 1e-5
 _MOST_STEPS = {"quick": 60, "normal": 400, "thorough": 20_000}
@@ -49,29 +50,62 @@ def search(
         An input on which `fails`; None when none was found.
     """
     generator = np.random.default_rng(seed + 7)
-    pool: list[tuple[float, Feeds]] = []
-    for trial in starts[:_KEPT]:
-        found = _step(reference, candidate, trial.feeds, fails)
+    return climb(
+        [trial.feeds for trial in starts[:_KEPT]],
+        lambda feeds: _step(reference, candidate, feeds, fails),
+        lambda feeds: mutated(specs, feeds, facts, generator),
+        budget,
+        generator,
+        steps=_MOST_STEPS[budget.effort],
+        kept=_KEPT,
+    )
+
+
+def climb(
+    starts: Sequence[Feeds],
+    step: Callable[[Feeds], Trial | Score | None],
+    change: Callable[[Feeds], Feeds],
+    budget: Budget,
+    generator: np.random.Generator,
+    *,
+    steps: int,
+    kept: int,
+    level: bool = False,
+) -> Trial | None:
+    """Try inputs, keep those of the best scores, and change one of these at random, again and again.
+
+    Args:
+        starts: inputs to begin with.
+        step: a failure, which ends the search; a score; or None where the models say nothing.
+        change: makes other inputs of some.
+        budget: how long.
+        generator: chooses among those that are kept.
+        steps: how many changes.
+        kept: so many inputs are changed further.
+        level: as good as before is good enough to be kept, and so is anything while there are few; else only better.
+    """
+    pool: list[tuple[Score, Feeds]] = []
+    pending = list(starts)
+    for _ in range(len(pending) + steps):
+        if budget.left <= 0 or not (pending or pool):
+            return None
+        score: Score | None = None
+        if pending:
+            feeds = pending.pop(0)
+        else:
+            score, feeds = pool[int(generator.integers(len(pool)))]
+            feeds = change(feeds)
+        found = step(feeds)
         if isinstance(found, Trial):
             return found
-        if found is not None:
-            pool.append((found, trial.feeds))
-        if budget.left <= 0:
-            return None
-    for _ in range(_MOST_STEPS[budget.effort]):
-        if not pool or budget.left <= 0:
-            return None
-        score, feeds = pool[int(generator.integers(len(pool)))]
-        changed = mutated(specs, feeds, facts, generator)
-        found = _step(reference, candidate, changed, fails)
-        if isinstance(found, Trial):
-            return found
-        if found is not None and found > score:
-            pool = sorted([*pool, (found, changed)], key=lambda item: -item[0])[:_KEPT]
+        if found is None:
+            continue
+        if score is None or found > score or (level and (found == score or len(pool) < kept)):
+            pool = sorted([*pool, (found, feeds)], key=lambda item: item[0], reverse=True)[:kept]
     return None
 
 
-def _step(reference: Run, candidate: Run, feeds: Feeds, fails: Callable[[Trial], bool]) -> Trial | float | None:
+def _step(reference: Run, candidate: Run, feeds: Feeds, fails: Callable[[Trial], bool]) -> Trial | Score | None:
     try:
         with np.errstate(all="ignore"):
             expected = reference(feeds)
@@ -86,7 +120,7 @@ def _step(reference: Run, candidate: Run, feeds: Feeds, fails: Callable[[Trial],
         distance = np.inf
     if distance > 0.5 and fails(trial):
         return trial
-    return distance if distance < np.inf else None
+    return (distance,) if distance < np.inf else None
 
 
 def apart(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.equality.search.counterexample import renamed
-from onnxtool.equality.search.difference import apart, mutated
+from onnxtool.equality.search.difference import Score, apart, climb, mutated
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import telling
 from onnxtool.equality.trials.trial import Budget, Trial
@@ -69,7 +69,7 @@ def _unlike(a: np.ndarray, b: np.ndarray) -> float:
 def search_inside(
     models: InnerValues,
     specs: Sequence[TensorSpec],
-    starts: Collection[Feeds],
+    starts: Sequence[Feeds],
     facts: GraphHints,
     budget: Budget,
     fails: Callable[[Trial], bool],
@@ -88,30 +88,26 @@ def search_inside(
         seed: of random numbers.
     """
     generator = np.random.default_rng(seed + 11)
-    pool: list[tuple[tuple[float, float], Feeds]] = []
-    pending = list(starts)
-    for _ in range(len(pending) + _MOST_STEPS[budget.effort]):
-        if budget.left <= 0:
-            return None
-        if pending:
-            score, feeds = (-1.0, 0.0), pending.pop(0)
-        elif pool:
-            score, feeds = pool[int(generator.integers(len(pool)))]
-            feeds = _partly(feeds, mutated(specs, feeds, facts, generator), generator)
-        else:
-            return None
+
+    def step(feeds: Feeds) -> Trial | Score | None:
         try:
             with np.errstate(all="ignore"):
                 found, outputs = models.distance(feeds)
         except OnnxToolError:
-            continue
-        if found[0] > 1.0:
-            trial = Trial("an input that the search came to", TrialKind.SEARCH, feeds, outputs)
-            if fails(trial):
-                return trial
-        if found >= score or len(pool) < _KEPT:
-            pool = sorted([*pool, (found, feeds)], key=lambda item: item[0], reverse=True)[:_KEPT]
-    return None
+            return None
+        trial = Trial("an input that the search came to", TrialKind.SEARCH, feeds, outputs)
+        return trial if found[0] > 1.0 and fails(trial) else found
+
+    return climb(
+        starts,
+        step,
+        lambda feeds: _partly(feeds, mutated(specs, feeds, facts, generator), generator),
+        budget,
+        generator,
+        steps=_MOST_STEPS[budget.effort],
+        kept=_KEPT,
+        level=True,
+    )
 
 
 def _partly(before: Feeds, after: Feeds, generator: np.random.Generator) -> Feeds:
