@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -104,22 +103,19 @@ def test_a_file_size_limit_leaves_the_old_file(tmp_path: Path, models: tuple[Pat
     output.write_bytes(models[0].read_bytes())
     before = hashlib.sha256(output.read_bytes()).digest()
     script = (
-        "import sys\n"
+        "import resource, signal, sys\n"
         "from onnxtool.errors import ResourceError\n"
         "from onnxtool.model import io\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
         "try:\n"
         f"    io.save(io.load(sys.argv[1]), sys.argv[2], external={kind == 'external'})\n"
         "except ResourceError as error:\n"
         "    print(error)\n"
         "    sys.exit(6)\n"
     )
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
-
     done = subprocess.run(
-        [sys.executable, "-c", script, models[1], output], preexec_fn=limit, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, models[1], output], capture_output=True, text=True, check=False
     )
     assert done.returncode == 6, done.stderr
     assert "cannot be written (File too large)" in done.stdout

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -132,18 +134,23 @@ def test_what_takes_too_long_is_ended() -> None:
     worker.close()
 
 
-def test_no_process_outlives_its_parent(divide: Worker) -> None:
-    reader, writer = os.pipe()
-    parent = os.fork()
-    if parent == 0:  # a parent that is killed within a run
-        worker = Worker(made(LOOP))
-        os.write(writer, str(worker.pid).encode())
-        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-        worker.run({"n": np.array(1 << 40), "x": np.eye(2, dtype=np.float32)}, 60)
-    os.close(writer)
-    child = int(os.read(reader, 20))
-    os.close(reader)
-    os.waitpid(parent, 0)
+# A parent that is killed within a run.
+_KILLED = """
+import os, signal, sys, threading
+import numpy as np
+from onnxtool.runtime.worker.worker import Worker
+worker = Worker(sys.stdin.buffer.read())
+print(worker.pid, flush=True)
+threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+worker.run({"n": np.array(1 << 40), "x": np.eye(2, dtype=np.float32)}, 60)
+"""
+
+
+def test_no_process_outlives_its_parent() -> None:
+    # No fork of the test's own process: it may hold threads of other tests' libraries.
+    parent = subprocess.run([sys.executable, "-c", _KILLED], input=made(LOOP), stdout=subprocess.PIPE, check=False)
+    assert parent.returncode == -signal.SIGKILL
+    child = int(parent.stdout)
     until = time.monotonic() + 30
     while _runs(child) and time.monotonic() < until:
         time.sleep(0.01)
