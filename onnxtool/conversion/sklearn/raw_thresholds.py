@@ -1,17 +1,17 @@
-"""Trees that compare the source's own columns: steps before them that change each column by itself are left out.
+"""Comparisons of the source's own columns: steps before them that change each column by itself are left out.
 
-Such a step's function of a column rises. What a tree decides behind it, it decides in front of it by another threshold:
-the largest number of the column that the source's own code takes to the threshold's side, found by bisection over all
-doubles. Rounding is in that function, so that the trees decide as the source does for every number. Where the function
-is a formula whose last digits may fall as well as rise (logarithms, quantiles), and where a step mixes columns, so that
-the file adds in another order than the source, a number at the threshold itself goes where the source takes it: the
-threshold is moved by the rounding error to the side that holds it.
+Such a step's function of a column rises. What a tree (or a step that bins) decides behind it, it decides in front of it
+by another threshold: the largest number of the column that the source's own code takes to the threshold's side, found
+by bisection over all doubles. Rounding is in that function, so that the trees decide as the source does for every
+number. Where the function is a formula whose last digits may fall as well as rise (logarithms, quantiles), and where a
+step mixes columns, so that the file adds in another order than the source, a number at the threshold itself goes where
+the source takes it: the threshold is moved by the rounding error to the side that holds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,13 +50,25 @@ def _as_double(number: np.float32) -> float:
 
 
 @dataclass
-class _Thresholds:
-    """The nodes of an ensemble that compare: places in its attributes, columns that they read, modes and numbers."""
+class Thresholds:
+    """What columns of a matrix are compared with.
 
-    places: NDArray[np.int64]
+    Attributes:
+        columns: of each threshold the column.
+        modes: as nodes of trees have them: "BRANCH_LEQ".
+        numbers: float64.
+        goes: whether a missing value passes (1, 0); -1 where the comparison says it.
+    """
+
     columns: NDArray[np.int64]
-    modes: list[str]
+    modes: Sequence[str]
     numbers: NDArray[np.float64]
+    goes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, columns: NDArray[np.int64], modes: Sequence[str], numbers: NDArray[np.float64]) -> Thresholds:
+        """Of a matrix as it stands."""
+        return cls(columns, modes, numbers, np.full(len(columns), -1))
 
     @property
     def strict(self) -> NDArray[np.bool_]:
@@ -79,19 +91,43 @@ def compare_raw_columns(
     Returns:
         A matrix of doubles for it to read instead.
     """
+    modes = [m if isinstance(m, str) else m.decode() for m in attributes["nodes_modes"]]
+    places = np.flatnonzero([m != "LEAF" for m in modes])
+    if not len(places) or set(modes) - {*_INCLUSIVE, *_STRICT, "LEAF"}:
+        return source.table((name,), container, add_node)
+    numbers = numpy_helper.to_array(attributes["nodes_values_as_tensor"])
+    columns = np.asarray(attributes["nodes_featureids"])[places]
+    matrix, found = raw_thresholds(
+        container, add_node, name, Thresholds.of(columns, [modes[i] for i in places], numbers[places]), source
+    )
+    _write(attributes, places, numbers, found)
+    return matrix
+
+
+def raw_thresholds(
+    container: Any, add_node: Callable[..., Any], name: str, given: Thresholds, source: SourceColumns
+) -> tuple[str, Thresholds]:
+    """What to compare in the place of a matrix: the graph's inputs where it can be.
+
+    Args:
+        container, add_node, source: as of `compare_raw_columns`.
+        name: the matrix.
+        given: of its columns.
+
+    Returns:
+        A matrix of doubles, and the thresholds of its columns.
+    """
     read = _read_columns(name, container, source)
-    found = None if read is None else _thresholds(attributes, read[1])
-    parts: tuple[str, ...] = (name,)
-    if read is not None and found is not None:
-        columns = source.of(read[0])
-        assert columns is not None
-        missing = _pull_back(found, read[0], columns, source)
-        chosen = columns.take(found.columns)
-        parts = tuple(dict.fromkeys(chosen.tensors))
-        starts = dict(zip(parts, np.cumsum([0, *(source.width(part) for part in parts)]), strict=False))
-        features = np.array([starts[tensor] for tensor in chosen.tensors]) + chosen.places
-        _write(attributes, found, features, missing)
-    return source.table(parts, container, add_node)
+    if read is None:
+        return source.table((name,), container, add_node), given
+    columns = source.of(read[0])
+    assert columns is not None
+    found = _pull_back(replace(given, columns=read[1][given.columns]), read[0], columns, source)
+    chosen = columns.take(found.columns)
+    parts = tuple(dict.fromkeys(chosen.tensors))
+    starts = dict(zip(parts, np.cumsum([0, *(source.width(part) for part in parts)]), strict=False))
+    features = np.array([starts[tensor] for tensor in chosen.tensors]) + chosen.places
+    return source.table(parts, container, add_node), replace(found, columns=features)
 
 
 def _read_columns(name: str, container: Any, source: SourceColumns) -> tuple[str, NDArray[np.int64]] | None:
@@ -115,57 +151,40 @@ def _read_columns(name: str, container: Any, source: SourceColumns) -> tuple[str
     return name, np.arange(width) if chosen is None else chosen.astype(np.int64)
 
 
-def _thresholds(attributes: Mapping[str, Any], chosen: NDArray[np.int64]) -> _Thresholds | None:
-    """Of an ensemble; None where it compares otherwise."""
-    modes = [m if isinstance(m, str) else m.decode() for m in attributes["nodes_modes"]]
-    places = np.flatnonzero([m != "LEAF" for m in modes])
-    if not len(places) or set(modes) - {*_INCLUSIVE, *_STRICT, "LEAF"}:
-        return None
-    numbers = numpy_helper.to_array(attributes["nodes_values_as_tensor"])[places]
-    columns = chosen[np.asarray(attributes["nodes_featureids"])[places]]
-    return _Thresholds(places, columns, [modes[i] for i in places], numbers)
-
-
 def _write(
-    attributes: dict[str, Any], found: _Thresholds, features: NDArray[np.int64], missing: NDArray[np.int64]
+    attributes: dict[str, Any], places: NDArray[np.int64], before: NDArray[np.float64], found: Thresholds
 ) -> None:
-    """Put thresholds, features and ways of missing values (-1: as they went) into an ensemble."""
-    numbers = numpy_helper.to_array(attributes["nodes_values_as_tensor"]).copy()
-    numbers[found.places] = found.numbers
+    """Put thresholds, features and ways of missing values into an ensemble, at some of its nodes."""
+    numbers = before.copy()
+    numbers[places] = found.numbers
     attributes["nodes_values_as_tensor"] = helper.make_tensor(
         "nodes_values", TensorProto.DOUBLE, [len(numbers)], numbers
     )
     ids, tracks = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
-    ids[found.places] = features
+    ids[places] = found.columns
     tracks[:] = attributes.get("nodes_missing_value_tracks_true") or 0
-    tracks[found.places] = np.where(missing < 0, tracks[found.places], missing)
+    tracks[places] = np.where(found.goes < 0, tracks[places], found.goes)
     attributes["nodes_featureids"] = ids.tolist()
     attributes["nodes_missing_value_tracks_true"] = tracks.tolist()
 
 
-def _pull_back(found: _Thresholds, name: str, columns: ColumnPlaces, source: SourceColumns) -> NDArray[np.int64]:
-    """Put thresholds of the inputs' columns in the place of those behind the steps.
-
-    Returns:
-        For each whether a missing value goes the true way; -1 where it goes as it did.
-    """
+def _pull_back(found: Thresholds, name: str, columns: ColumnPlaces, source: SourceColumns) -> Thresholds:
+    """Thresholds of the inputs' columns in the place of those behind the steps; `columns` stay those of the tensor."""
     chosen = columns.take(found.columns)
     size = np.zeros(len(columns.tensors))
     np.maximum.at(size, found.columns, np.where(np.isfinite(found.numbers), np.abs(found.numbers), 0))
     size[~columns.summed] = 0
     margin = chosen.relative * np.maximum(np.abs(found.numbers), size[found.columns]) + chosen.absolute
     moves = (margin > 0) & np.isfinite(found.numbers)
-    found.numbers = np.where(
-        moves, found.numbers + np.where(found.strict, -1.0, 1.0) * _EPSILON * margin, found.numbers
-    )
-    missing = np.full(len(found.places), -1)
+    numbers = np.where(moves, found.numbers + np.where(found.strict, -1.0, 1.0) * _EPSILON * margin, found.numbers)
+    missing = np.full(len(numbers), -1)
     inverse = _Inverse(name, columns, source)
     if not inverse.is_identity and chosen.raw.any():
         raw = chosen.raw
-        numbers, goes = inverse.of(found.columns[raw], found.numbers[raw], found.strict[raw])
+        numbers[raw], goes = inverse.of(found.columns[raw], numbers[raw], found.strict[raw])
         below = np.array([m in ("BRANCH_LEQ", "BRANCH_LT") for m in found.modes])[raw]
-        found.numbers[raw], missing[raw] = numbers, np.where((goes < 0) | below, goes, 1 - goes)
-    return missing
+        missing[raw] = np.where((goes < 0) | below, goes, 1 - goes)
+    return replace(found, numbers=numbers, goes=missing)
 
 
 class _Inverse:

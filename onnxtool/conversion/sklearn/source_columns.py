@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ _SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 # Steps that a file computes with the very numbers of their source, though not of each column by itself.
 _SAME = (
     *("OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "Binarizer", "PolynomialFeatures", "Normalizer"),
-    *("MissingIndicator", "FunctionTransformer", "SimpleImputer", *_SCALERS),
+    *("MissingIndicator", "FunctionTransformer", "SimpleImputer", "SplineTransformer", *_SCALERS),
 )
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
@@ -132,8 +133,12 @@ class SourceColumns:
             )
             return plain(topology, operator, *more, **options)
 
-        with replaced(topology, "call_converter", call_converter):
-            yield
+        before = watched_columns.set(self)
+        try:
+            with replaced(topology, "call_converter", call_converter):
+                yield
+        finally:
+            watched_columns.reset(before)
 
     def __contains__(self, name: str) -> bool:
         return name in self.widths or name in self._operations
@@ -223,6 +228,10 @@ class SourceColumns:
                 return given
             return given[:, list(made.places)] if made.step is None else _transformed(made.step, given)
         return np.zeros((len(next(iter(inputs.values()))), made.width))
+
+
+# Of the graph that skl2onnx is making, where it is watched.
+watched_columns: ContextVar[SourceColumns | None] = ContextVar("watched_columns", default=None)
 
 
 def _width(variable: Any) -> int:

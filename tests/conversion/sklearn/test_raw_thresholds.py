@@ -15,11 +15,14 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
+    Binarizer,
+    KBinsDiscretizer,
     MinMaxScaler,
     Normalizer,
     PowerTransformer,
     QuantileTransformer,
     RobustScaler,
+    SplineTransformer,
     StandardScaler,
 )
 from sklearn.tree import DecisionTreeRegressor
@@ -114,3 +117,33 @@ def test_doubles_are_parted_where_their_float32_is(threshold: float, other: floa
     with np.errstate(over="ignore"):
         near = [number, np.nextafter(number, np.inf), np.nextafter(number, -np.inf), other]
         assert [decide(x, number) for x in near] == [decide(np.float32(x), np.float32(threshold)) for x in near]
+
+
+@pytest.mark.filterwarnings("ignore:Bins whose width")
+@pytest.mark.parametrize("encode", ["ordinal", "onehot-dense"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (QuantileTransformer(n_quantiles=40, output_distribution="normal"),),
+        (SplineTransformer(4),),
+        (SimpleImputer(), StandardScaler(), PowerTransformer()),
+        (Normalizer(),),
+    ],
+)
+def test_bins_hold_the_rows_that_made_their_edges(steps: tuple[Any, ...], encode: str, tmp_path: Path) -> None:
+    rows = X if not isinstance(steps[0], SimpleImputer) else np.where(X[7] == X, np.nan, X)
+    bins = KBinsDiscretizer(4, encode=encode, strategy="quantile", quantile_method="inverted_cdf")
+    model = make_pipeline(*steps, bins).fit(rows)
+    (found,) = answers(model, tmp_path, rows)
+    np.testing.assert_array_equal(found, model.transform(rows))
+
+
+def test_a_binarizer_asks_the_column_itself(tmp_path: Path) -> None:
+    scaled = StandardScaler().fit(X)
+    model = make_pipeline(scaled, Binarizer(threshold=float(scaled.transform(X)[5, 0]))).fit(X)
+    rows = np.repeat(X[5:6], 41, axis=0)
+    rows[:, 0] += np.spacing(rows[0, 0]) * np.arange(-20, 21)
+    (found,) = answers(model, tmp_path, rows)
+    np.testing.assert_array_equal(found, model.transform(rows))
+    names = [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
+    assert "Div" not in names  # the scaler is left out

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.raw_thresholds import Thresholds, raw_thresholds
+from onnxtool.conversion.sklearn.source_columns import SourceColumns, watched_columns
 
 FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto counts them
 STRING, BOOL = 8, 9
-_KINDS = {"float32": FLOAT, "float64": DOUBLE, "int64": INT64}
+_KINDS = {"float32": FLOAT, "float64": DOUBLE, "int64": INT64, "bool": BOOL}
 _ML = "ai.onnx.ml"
 _KIND_OF = {"DoubleTensorType": DOUBLE, "Int64TensorType": INT64}
 _OLDER = {"TopK": 11, "Equal": 11, "Where": 9}  # operators that are older than version 13
@@ -105,6 +107,16 @@ class NodeWriter:
     def columns(self, parts: Sequence[str]) -> str:
         """Matrices side by side, as one."""
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
+
+    def raw_thresholds(self, given: Thresholds) -> tuple[str, Thresholds]:
+        """What to compare, and with what, in the place of the inputs: columns of the graph where it can be.
+
+        Args:
+            given: thresholds of the columns of `joined`.
+        """
+        name = self.inputs[0].full_name if len(self.inputs) == 1 else self.joined()
+        source = watched_columns.get()
+        return raw_thresholds(self.container, type(self.container).add_node, name, given, source or SourceColumns())
 
     def joined(self) -> str:
         """The columns of all inputs as one matrix of doubles."""

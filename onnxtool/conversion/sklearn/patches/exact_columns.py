@@ -17,6 +17,7 @@ import numpy as np
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension
+from onnxtool.conversion.sklearn.raw_thresholds import Thresholds
 
 _TINY = float(np.finfo(np.float64).eps)
 
@@ -62,25 +63,41 @@ def _imputed(write: NodeWriter) -> str:
 
 
 def _binary(write: NodeWriter) -> str:
-    return write.cast(write.add("Greater", write.joined(), float(write.step.threshold)), DOUBLE)
+    count = int(write.step.n_features_in_)
+    passed = _passed(write, np.arange(count), "BRANCH_GT", np.full(count, float(write.step.threshold)))
+    return write.cast(passed, DOUBLE)
 
 
 def _binned(write: NodeWriter) -> str:
     """The number of each column's bin, or a column for each bin."""
-    value, columns = write.joined(), []
-    for place, edges in enumerate(write.step.bin_edges_):
-        column = write.add("Gather", value, np.array([place]), axis=1)
-        inner = np.asarray(edges, np.float64)[1:-1]
-        if len(inner):
-            passed = write.cast(write.add("GreaterOrEqual", column, inner.reshape(1, -1)), DOUBLE)
-            bins = write.add("ReduceSum", passed, np.array([1]), keepdims=1)
+    inner = [np.asarray(edges, np.float64)[1:-1] for edges in write.step.bin_edges_]
+    counts = [len(edges) for edges in inner]
+    several = [place for place, count in enumerate(counts) if count]
+    parts = {}
+    if several:
+        passed = _passed(write, np.repeat(np.arange(len(counts)), counts), "BRANCH_GTE", np.concatenate(inner))
+        parts = dict(zip(several, write.split(write.cast(passed, INT64), [counts[p] for p in several]), strict=True))
+    columns = []
+    for place in range(len(counts)):
+        if place in parts:
+            bins = write.add("ReduceSum", parts[place], np.array([1]), keepdims=1)
         else:
-            bins = write.add("Mul", column, 0.0)
+            nothing = write.add("Gather", write.joined(), np.array([place]), axis=1)
+            bins = write.cast(write.add("Less", nothing, nothing), INT64)
         if write.step.encode != "ordinal":
-            count = int(write.step.n_bins_[place])
-            bins = write.cast(write.add("Equal", write.cast(bins, INT64), np.arange(count)[None]), DOUBLE)
-        columns.append(bins)
+            bins = write.add("Equal", bins, np.arange(int(write.step.n_bins_[place]))[None])
+        columns.append(write.cast(bins, DOUBLE))
     return write.columns(columns)
+
+
+def _passed(write: NodeWriter, columns: np.ndarray, mode: str, thresholds: np.ndarray) -> str:
+    """Whether columns are above thresholds (or at them), bool [rows, thresholds]."""
+    matrix, found = write.raw_thresholds(Thresholds.of(columns, [mode] * len(columns), thresholds))
+    value = write.add("Gather", matrix, found.columns, axis=1)
+    passed = write.add("Greater" if mode == "BRANCH_GT" else "GreaterOrEqual", value, found.numbers[None])
+    if not (found.goes == 1).any():
+        return passed
+    return write.add("Or", passed, write.add("And", write.add("IsNaN", value), (found.goes == 1)[None]))
 
 
 def _normal(write: NodeWriter) -> str:

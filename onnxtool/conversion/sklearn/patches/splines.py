@@ -1,4 +1,4 @@
-"""SplineTransformer: each basis function as polynomials between the knots.
+"""SplineTransformer: its basis functions, to the last digit.
 
 Source: scikit-learn, `sklearn.preprocessing._polynomial`; de Boor, "A Practical Guide to Splines", chapter IX.
 """
@@ -27,61 +27,57 @@ def _convert(write: NodeWriter) -> None:
 
 def _feature(write: NodeWriter, step: Estimator, spline: Any, x: str, place: int) -> str:
     """The basis functions of one feature, [rows, functions]."""
-    knots, powers = _polynomials(spline)
-    if not step.include_bias:
-        powers = powers[:, :, :-1]
-    first, last = knots[:1, None], knots[-1:, None]
+    kept = slice(None if step.include_bias else -1)
     value = write.add("Gather", x, np.array([place]), axis=1)
-    within = value
-    if step.extrapolation == "periodic":
-        period = float(knots[-1] - knots[0])
-        beyond = write.add("Sub", value, first)
-        turns = write.add("Floor", write.add("Div", beyond, period))
-        within = write.add("Add", first, write.add("Sub", beyond, write.add("Mul", turns, period)))
+    first, last = spline.t[spline.k], spline.t[spline.t.size - spline.k - 1]
+    if first == last:  # of a feature that was constant: scikit-learn gives the same everywhere
+        level = np.nan_to_num(spline(0.0 if step.extrapolation == "periodic" else first))[kept]
+        result = write.add("Where", write.add("IsInf", value), level[None], level[None])
+    elif step.extrapolation == "periodic":
+        rest = write.add("Mod", write.add("Sub", value, first), last - first, fmod=1)
+        below = write.add("Where", write.add("Less", rest, 0.0), last - first, 0.0)
+        result = _functions(write, spline, write.add("Add", write.add("Add", rest, below), first), kept)
     elif step.extrapolation in ("constant", "linear"):
-        within = write.add("Min", write.add("Max", value, first), last)
-    passed = write.cast(write.add("GreaterOrEqual", within, knots[None, 1:-1]), INT64)
-    interval = write.add("ReduceSum", passed, np.array([1]), keepdims=0)
-    chosen = [write.add("Gather", table, interval, axis=0) for table in powers]
-    begin = write.add("Gather", knots[:-1, None], interval, axis=0)
-    offset = write.add("Sub", within, begin)
-    result = _horner(write, chosen, offset)
-    if step.extrapolation == "linear":
-        degree = len(chosen) - 1
-        slopes = [write.add("Mul", table, float(degree - power)) for power, table in enumerate(chosen[:-1])]
-        outside = write.add("Sub", value, within)
-        result = write.add("Add", result, write.add("Mul", outside, _horner(write, slopes, offset)))
-    return result
+        result = _functions(write, spline, write.add("Min", write.add("Max", value, first), last), kept)
+    else:
+        result = _functions(write, spline, value, kept)
+    if step.extrapolation == "linear" and first != last:
+        for end, kind in ((first, "Less"), (last, "Greater")):
+            further = write.add("Mul", write.add("Sub", value, end), spline(end, nu=1)[None, kept])
+            line = write.add("Add", further, spline(end)[None, kept])
+            result = write.add("Where", write.add(kind, value, end), line, result)
+    return write.add("Where", write.add("IsNaN", value), 0.0, result)
 
 
-def _horner(write: NodeWriter, coefficients: list[str], x: str) -> str:
-    """A polynomial of each column, the highest power first."""
-    total = coefficients[0]
-    for following in coefficients[1:]:
-        total = write.add("Add", write.add("Mul", total, x), following)
-    return total
+def _functions(write: NodeWriter, spline: Any, x: str, kept: slice) -> str:
+    """A spline's columns, in the order in which scipy adds and multiplies: its last digits may decide what follows.
 
-
-def _polynomials(spline: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Knots between which a feature lies, float64[knots], and the coefficients of each function in each interval.
-
-    Args:
-        spline: scipy's BSpline with one column of coefficients for each function.
-
-    Returns:
-        The knots, and float64[powers, knots - 1, functions], the highest power first.
+    Source: de Boor's recursion as in scipy 1.17, `_deBoor_D` of interpolate/src/__fitpack.cc.
     """
-    from scipy.interpolate import BSpline, PPoly
-
-    degree, count = spline.k, spline.t.size - spline.k - 1
-    if spline.t[degree] == spline.t[count]:  # of a feature that was constant: scikit-learn gives the same everywhere
-        at = float(spline.t[degree])
-        level = np.nan_to_num(np.asarray(spline(at), np.float64)).reshape(1, 1, -1)
-        return np.array([at, at + 1.0]), np.concatenate([np.zeros((degree, *level.shape[1:])), level])
-    parts = [PPoly.from_spline(BSpline(spline.t, column, degree)) for column in np.asarray(spline.c).T]
-    inner = slice(degree, count)
-    coefficients = np.stack([part.c[:, inner] for part in parts], axis=-1).astype(np.float64)
-    return np.asarray(spline.t[degree : count + 1], np.float64), coefficients
+    degree, knots = spline.k, np.asarray(spline.t, np.float64)
+    places = np.arange(degree, knots.size - degree - 1)  # of the knots at which intervals begin
+    passed = write.cast(write.add("GreaterOrEqual", x, knots[None, places[1:]]), INT64)
+    interval = write.add("ReduceSum", passed, np.array([1]), keepdims=0)
+    above = [write.add("Sub", write.add("Gather", knots[places + n, None], interval, axis=0), x) for n in
+             range(1, degree + 1)]  # fmt: skip
+    below = [write.add("Sub", x, write.add("Gather", knots[places - n, None], interval, axis=0)) for n in range(degree)]
+    values = [write.constant(np.ones((1, 1)))]
+    for order in range(1, degree + 1):
+        following = []
+        for n in range(1, order + 1):
+            width = knots[places + n, None] - knots[places + n - order, None]
+            width[width == 0] = np.inf  # of knots that are one: nothing is added
+            part = write.add("Div", values[n - 1], write.add("Gather", width, interval, axis=0))
+            lower = write.add("Mul", part, above[n - 1])
+            following[-1:] = [lower if n == 1 else write.add("Add", following[-1], lower)]
+            following.append(write.add("Mul", part, below[order - n]))
+        values = following
+    table = np.asarray(spline.c, np.float64)[:, kept]
+    total = ""
+    for n, part in enumerate(values):
+        term = write.add("Mul", part, write.add("Gather", table[places - degree + n], interval, axis=0))
+        total = write.add("Add", total, term) if total else term
+    return total
 
 
 PATCH = converter_patch(
