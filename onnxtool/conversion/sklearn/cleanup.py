@@ -65,7 +65,7 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
 
 
 def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[int]) -> None:
-    wanted, result = f"{output.name}_shape", f"{output.name}_shaped"
+    wanted, result = _free_name(proto, f"{output.name}_shape"), _free_name(proto, f"{output.name}_shaped")
     proto.graph.initializer.append(helper.make_tensor(wanted, TensorProto.INT64, [len(shape)], shape))
     proto.graph.node.append(helper.make_node("Reshape", [output.name, wanted], [result]))
     kind = output.type.tensor_type.elem_type
@@ -73,9 +73,16 @@ def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[in
 
 
 def _cast(proto: onnx.ModelProto, output: onnx.ValueInfoProto, kind: int) -> None:
-    result = f"{output.name}_cast"
+    result = _free_name(proto, f"{output.name}_cast")
     proto.graph.node.append(helper.make_node("Cast", [output.name], [result], to=kind))
     output.name, output.type.tensor_type.elem_type = result, kind
+
+
+def _free_name(proto: onnx.ModelProto, wanted: str) -> str:
+    """A name that no value has."""
+    taken = {name for node in proto.graph.node for name in node.output}
+    taken |= {value.name for value in (*proto.graph.input, *proto.graph.initializer)}
+    return next(name for name in (wanted, *(f"{wanted}_{n}" for n in range(len(taken) + 1))) if name not in taken)
 
 
 def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:

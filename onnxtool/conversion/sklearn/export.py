@@ -17,6 +17,7 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn import precision
 from onnxtool.conversion.sklearn.cleanup import clean_up
+from onnxtool.conversion.sklearn.missing_zeros import with_missing_zeros
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_columns
 from onnxtool.conversion.sklearn.patches.registry import patches_for
@@ -120,6 +121,7 @@ def _convert(
     skl2onnx: ModuleType, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
+    estimator = with_missing_zeros(estimator, model)
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
     patches = patches_for({type(s).__name__ for s in steps_of(estimator)})

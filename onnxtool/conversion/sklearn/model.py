@@ -121,7 +121,7 @@ class SklearnModel(SourceModel):
         Raises:
             InputError: the estimator refuses them.
         """
-        data = self._table(feeds)
+        data = self.table(feeds)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -167,7 +167,8 @@ class SklearnModel(SourceModel):
         tied: np.ndarray = best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1]))
         return tied
 
-    def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
+    def table(self, feeds: Mapping[str, np.ndarray]) -> Any:
+        """What the estimator is given for inputs of the ONNX form: a matrix, or a frame of columns by name."""
         # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that, and a
         # Normalizer takes lengths below 1e-6 for zero there.
         given = [np.asarray(feeds[s.name]) for s in self.inputs]

@@ -226,6 +226,10 @@ def _range(model: Estimator) -> Domain | None:
     if mean is not None and scale is not None and np.size(mean) and np.size(scale):
         spread = 2 * np.asarray(scale, dtype=float)
         return _domain(np.min(np.asarray(mean) - spread), np.max(np.asarray(mean) + spread))
+    if type(head).__name__ in ("PowerTransformer", "QuantileTransformer"):
+        ends = np.array([[-2.0], [2.0]]) * np.ones(head.n_features_in_)
+        lows, highs = np.asarray(head.inverse_transform(ends), dtype=float)
+        return _domain(lows.min(), highs.min()) or _domain(lows.min(), highs.max())  # powers of more may overflow
     low, high = getattr(head, "data_min_", None), getattr(head, "data_max_", None)
     if low is not None and high is not None and np.size(low):
         return _domain(np.min(low), np.max(high))

@@ -1,4 +1,4 @@
-"""Functions of NumPy that a FunctionTransformer applies."""
+"""Functions that a FunctionTransformer applies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
+from onnxtool.conversion.sklearn.missing_zeros import missing_zeros
 from onnxtool.errors import UnsupportedError
 
 # Those that are one operator; all have a kernel for doubles.
@@ -24,7 +25,7 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
 
     Args:
         write: adds nodes.
-        function: of NumPy; None is the identity.
+        function: of NumPy, or of ours; None is the identity.
         value: any shape.
     """
     further: dict[Any, Callable[[], str]] = {
@@ -35,6 +36,7 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         np.log2: lambda: _scaled_logarithm(write, value, np.log(2)),
         np.log10: lambda: _scaled_logarithm(write, value, np.log(10)),
         np.cbrt: lambda: _cube_root(write, value),
+        missing_zeros: lambda: write.add("Where", write.add("Equal", value, 0.0), float("nan"), value),
     }
     if function is None:
         return value

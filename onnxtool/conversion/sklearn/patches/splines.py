@@ -63,7 +63,7 @@ def _functions(write: NodeWriter, spline: Any, x: str, kept: slice) -> str:
     below = [write.add("Sub", x, write.add("Gather", knots[places - n, None], interval, axis=0)) for n in range(degree)]
     values = [write.constant(np.ones((1, 1)))]
     for order in range(1, degree + 1):
-        following = []
+        following: list[str] = []
         for n in range(1, order + 1):
             width = knots[places + n, None] - knots[places + n - order, None]
             width[width == 0] = np.inf  # of knots that are one: nothing is added
