@@ -8,14 +8,15 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
-from onnxtool.model.io.read import read_proto
+from onnxtool.model.io.read import external_files, read_proto
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref, resolve_inside
 from onnxtool.options.session import SessionOptions
@@ -29,17 +30,27 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 def file_signature(path: Path) -> Signature:
-    """Name, size and time of the model and of what may be its external data, or of all files of a bundle's folder:
-    another one means a change.
+    """Path, size and time of the model and its external data, or of all files of a bundle's folder: another one means
+    a change.
     """
+    if path.is_dir():
+        return _states(path.rglob("*"))
+    own = _states([path])
+    return own + _states(_external_files(own)) if own else own
+
+
+@lru_cache(maxsize=256)
+def _external_files(model: Signature) -> list[Path]:
+    """The files that a model names in its header, which is read when it has changed."""
+    return external_files(Path(model[0][0]))
+
+
+def _states(files: Iterable[Path]) -> Signature:
     found = []
-    beside = {path, *path.parent.glob(f"{path.name}*"), *path.parent.glob("*.data")}
-    for file in sorted(path.rglob("*") if path.is_dir() else beside):
-        try:
+    for file in sorted(files):
+        with suppress(OSError):
             status = file.stat()
-        except OSError:
-            continue
-        found.append((file.name, status.st_size, status.st_mtime_ns))
+            found.append((str(file), status.st_size, status.st_mtime_ns))
     return tuple(found)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _MAX_HEADER_BYTES = 64 << 10
+_PROBE_SECONDS = 0.25
 
 
 class Connection(HttpToolsProtocol):
@@ -30,6 +31,7 @@ class Connection(HttpToolsProtocol):
             oldest = next(iter(self.unfinished))
             del self.unfinished[oldest]
             oldest.transport.abort()
+        self._running: RequestResponseCycle | None = None  # `cycle` is the last one that was read
         self._header_bytes = 0
         self._in_headers = True
         self._unsent = 0
@@ -39,8 +41,12 @@ class Connection(HttpToolsProtocol):
         """The client is gone."""
         self._end_deadline()
         self.unfinished.pop(self, None)
-        if self.cycle is not None and not self.cycle.response_complete:
-            state = self.cycle.scope["state"]
+        self.pipeline.clear()  # requests behind the one that runs: nobody waits for their answers
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+            state = running.scope["state"]
             state["gone"] = True
             state.get("when_gone", lambda: None)()
         super().connection_lost(exc)
@@ -85,7 +91,23 @@ class Connection(HttpToolsProtocol):
             self.cycle.more_body = False
             self.cycle.message_event.set()
         self.cycle.keep_alive = False
+        self.loop.call_later(_PROBE_SECONDS, self._probe)
         return True
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _probe(self) -> None:
+        """Find out whether a client that sends no more still reads: the system of one that has left answers an interim
+        response with a reset, which the next one finds.
+        """
+        running = self._running
+        if self.transport.is_closing() or running is None or running.response_started:
+            return
+        if running.scope["http_version"] == "1.1":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(_PROBE_SECONDS, self._probe)
 
     def timeout_keep_alive_handler(self) -> None:
         """An answer that its client does not read is not kept for ever."""

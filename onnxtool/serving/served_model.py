@@ -231,6 +231,9 @@ class WorkerPool:
         while True:
             left = until - time.monotonic()
             worker = self._free.get(timeout=left) if left > 0 else self._free.get_nowait()
+            if self._closed:
+                self._free.put(worker)  # for the next one that waits
+                raise queue.Empty
             if worker.alive:
                 return worker
             self._died("its process has ended while nothing ran in it")
@@ -260,6 +263,7 @@ class WorkerPool:
         self._closed = True
         for worker in self._workers:
             worker.close()
+            self._free.put(worker)  # whoever waits for one waits no longer
 
     def _count(self, feeds: Feeds) -> None:
         digest = _digest(feeds)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.serving.faults import HttpError
 from onnxtool.serving.served_model import WorkerPool
 from tests.runtime.test_empty_inputs import recurrent
 from tests.serving.conftest import Running
@@ -124,6 +127,45 @@ def test_a_run_that_does_not_end_is_ended_and_others_wait_no_longer(hostile: Run
     leaving.join()
 
 
+def test_who_leaves_makes_room_and_who_only_sends_no_more_is_answered(tmp_path: Path) -> None:
+    onnx.save(parser.parse_model(HEAD + MODELS["loop"]), tmp_path / "loop.onnx")
+    server = Running(tmp_path / "loop.onnx", "--reload", "off", "--timeout", "3600", "--max-queue", "8")
+
+    def ask(count: int) -> socket.socket:
+        tensors = [("n", "INT64", [], [count]), ("x", "FP32", [2, 2], [1, 0, 0, 1])]
+        inputs = [{"name": n, "datatype": t, "shape": s, "data": d} for n, t, s, d in tensors]
+        body = json.dumps({"inputs": inputs}).encode()
+        head = f"POST /v2/models/loop/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection = socket.create_connection(("127.0.0.1", server.port), timeout=120)
+        connection.sendall(head.encode() + body)
+        return connection
+
+    for _ in range(3):
+        ask(1 << 50).close()
+    with ask(2) as waiting:
+        waiting.shutdown(socket.SHUT_WR)
+        found = b""
+        while chunk := waiting.recv(65536):
+            found += chunk
+    answer = found.rpartition(b"\r\n\r\n")[2]
+    assert json.loads(answer)["outputs"][0]["data"] == [1, 0, 0, 1]
+    assert 'onnxtool_errors_total{kind="client_gone"} 3.0' in server.metrics()
+    assert server.stop() == 0
+
+
+def test_a_pool_that_is_closed_keeps_nobody_waiting(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+    pool = WorkerPool(tmp_path / "m.onnx", SessionOptions(threads=1), 1, 3600.0, lambda _: None)
+    feeds = {pool.inputs[0].name: np.float32([[-1, 1, 2]])}
+    pool._take(0.0)  # never given back
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(pool.run, feeds) for _ in range(2)]
+        pool.close()
+        for run in waiting:
+            with pytest.raises(HttpError, match="does not start"):
+                run.result()
+
+
 def weights_outside(path: Path, value: float) -> Path:
     """x[n, 4096] -> x * value, the weights in external data."""
     weight = numpy_helper.from_array(np.full(4096, value, np.float32), "w")
@@ -142,7 +184,6 @@ def test_weights_that_are_overwritten_in_place_reach_nothing_that_is_served(tmp_
     with open(weights, "r+b") as file:
         file.write(np.full(4096, 3.0, np.float32).tobytes())
     assert set(runner.run(ones)["y"].ravel()) == {2.0}
-    os.utime(path)
     assert "gives other answers" in server.wait("reload_refused")["reason"]
     assert set(runner.run(ones)["y"].ravel()) == {2.0}
     os.truncate(weights, 0)

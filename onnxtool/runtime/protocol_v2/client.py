@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import selectors
 import socket
 import weakref
 from collections.abc import Mapping
@@ -64,31 +65,26 @@ class V2Client:
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """One exchange; once more on a new connection when a kept one turns out to be closed.
+        """One exchange. Nothing is sent twice: the server may have run a request whose answer was lost.
 
         Raises:
             InputError: no answer.
             ResourceError: an answer of more than 2 GB.
         """
-        for attempt in (0, 1):
-            fresh = self._connection.sock is None
-            try:
-                self._connection.request(method, path, body, {**self._headers, **(headers or {})})
-                if self._connection.sock is not None:
-                    self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                response = self._connection.getresponse()
-                if (response.length or 0) > _MAX_ANSWER:
-                    raise ResourceError(f"{self.url}: an answer of {response.length} bytes is too large.")
-                found = response.read(_MAX_ANSWER)
-                return response.status, {k.lower(): v for k, v in response.getheaders()}, found
-            except (ConnectionError, http.client.BadStatusLine) as error:
-                self._connection.close()
-                if fresh or attempt:
-                    raise InputError(f"{self.url}: no answer ({error or type(error).__name__}).") from error
-            except (OSError, http.client.HTTPException) as error:
-                self._connection.close()
-                raise InputError(f"{self.url}: no answer ({error or type(error).__name__}).") from error
-        raise AssertionError("unreachable")
+        if self._connection.sock is not None and _has_ended(self._connection.sock):
+            self._connection.close()
+        try:
+            self._connection.request(method, path, body, {**self._headers, **(headers or {})})
+            if self._connection.sock is not None:
+                self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            response = self._connection.getresponse()
+            if (response.length or 0) > _MAX_ANSWER:
+                raise ResourceError(f"{self.url}: an answer of {response.length} bytes is too large.")
+            found = response.read(_MAX_ANSWER)
+            return response.status, {k.lower(): v for k, v in response.getheaders()}, found
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise InputError(f"{self.url}: no answer ({error or type(error).__name__}).") from error
 
     def get(self, path: str) -> dict[str, Any]:
         """A JSON object.
@@ -157,6 +153,13 @@ class RemoteRunner:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+def _has_ended(kept: socket.socket) -> bool:
+    """Whether a kept connection can be read: nothing can have come but its end."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(kept, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _only_model(client: V2Client, url: str) -> str:
