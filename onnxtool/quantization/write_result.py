@@ -53,7 +53,7 @@ def written_nothing(job: QuantizationInputs, outcome: SearchOutcome, began: floa
         budget=outcome.budget.words,
         frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
         verdict=f"{outcome.verdict}; nothing was written.{hint}",
-        warnings=remarks(job, QuantRecipe(mode="auto")),
+        warnings=(*outcome.notes, *remarks(job, QuantRecipe(mode="auto"))),
     )
 
 

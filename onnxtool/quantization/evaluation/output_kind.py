@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
@@ -17,8 +16,6 @@ _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "A
 _STEPS = 8
 _CHOOSING = ("ArgMax", "TopK")
 _POOLED = ("ReduceMean", "GlobalAveragePool", "LpNormalization", "LayerNormalization", "RMSNormalization", "ReduceL2")
-_CLASS_NAMES = re.compile(r"logit|prob|class|label|cls_score|softmax", re.IGNORECASE)
-_VECTOR_NAMES = re.compile(r"embed|hidden_state|pooler_output|descriptor", re.IGNORECASE)
 # Vectors that are compared with one another have at least so many numbers.
 LEAST_VECTOR = 16
 
@@ -27,7 +24,7 @@ class OutputKind(Enum):
     """How an output is used.
 
     Attributes:
-        CLASSES: logits or probabilities over the last axis; a Softmax, an ArgMax or the name says so.
+        CLASSES: logits or probabilities over the last axis; a Softmax, an ArgMax or a TopK says so.
         LINEAR: a linear layer's result, which may be logits as well as several targets: it has to hold as both.
         VECTORS: rows that are compared with one another (pooled or normalised vectors, last hidden states).
         SCORES: what a Sigmoid makes (notes, labels, pixels): all columns are on one scale, so that one in which next to
@@ -76,7 +73,7 @@ def parse_kinds(texts: Sequence[str], outputs: Sequence[str]) -> dict[str, Outpu
 
 
 def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bool = True) -> OutputKind:
-    """Read off the graph what an output is; names count only where the data do not speak against them.
+    """Read off the graph what an output is. Its name says nothing: "features" may be targets, "logits" amounts.
 
     Args:
         output: of a graph.
@@ -87,9 +84,8 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bo
     dims = shape if shape is not None else output.shape if output.shape is not None else ()
     rank, last_dim = len(dims), dims[-1] if len(dims) else None
     is_vector = alike and rank in (2, 3) and (not isinstance(last_dim, int) or last_dim >= LEAST_VECTOR)
-    name = output.name or ""
     behind = list(_behind(output))
-    if rank >= 2 and ((alike and _CLASS_NAMES.search(name)) or any(_is_chosen_from(v) for v in behind)):
+    if rank >= 2 and any(_is_chosen_from(v) for v in behind):
         return OutputKind.CLASSES
     if is_vector and any(_is_mean(v) for v in behind):
         return OutputKind.VECTORS
@@ -102,10 +98,10 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bo
         if is_op(node, "Sigmoid", "HardSigmoid") and rank >= 2:
             return OutputKind.SCORES
         if is_op(node, "MatMul", "Gemm"):
-            return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_vector else OutputKind.LINEAR
+            return OutputKind.LINEAR
         if is_op(node, *_POOLED) and is_vector:
             return OutputKind.VECTORS
-    return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_vector else OutputKind.VALUES
+    return OutputKind.VALUES
 
 
 def _behind(output: ir.Value) -> Iterator[ir.Value]:

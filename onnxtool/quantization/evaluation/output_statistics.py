@@ -152,9 +152,9 @@ class OutputStatistics:
             return VECTORS_DB
         if self.counted:
             return TARGETS_DB
-        if self.alike and self.kind is not OutputKind.SCORES:
-            return ALIKE_DB
-        return TARGETS_DB if self.kind is OutputKind.LINEAR else VALUES_DB
+        if self.kind is OutputKind.LINEAR:
+            return TARGETS_DB if self.units else ALIKE_DB
+        return ALIKE_DB if self.alike and self.kind is not OutputKind.SCORES else VALUES_DB
 
     @property
     def worst_column(self) -> tuple[str, float] | None:
@@ -164,7 +164,7 @@ class OutputStatistics:
         """
         if self.kind in (OutputKind.CLASSES, OutputKind.DETECTIONS) or self.one_length:
             return None
-        found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
+        found = self.columns.decibels(alike=self.kind in (OutputKind.SCORES, OutputKind.VECTORS))
         if not found:
             return None
         column, ratio = found[0]

@@ -47,7 +47,7 @@ def condition(
         if not in_time():
             break
         start = trial if "smooth" in change else best  # strengths of smoothing are alternatives
-        tried = evaluator.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change), like=(start,))
+        tried = evaluator.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change))
         if _better(tried, best, is_within):
             best = tried
         elif "smooth" in change and tried.fidelity is not None and trial.fidelity is not None:

@@ -45,7 +45,6 @@ class RecipeTrial:
         judged_on_few: `fidelity` is of the first few samples alone, or of a candidate with the same integers.
         judgement: what it was read off, to go on from there.
         first_look: `fidelity` as it was on the first few samples.
-        operators: how many of each type the model has.
         spare: bytes of `bytes` that storing float weights in 8 bits would save.
     """
 
@@ -60,7 +59,6 @@ class RecipeTrial:
     judged_on_few: bool = False
     judgement: Judgement = field(default_factory=Judgement, repr=False)
     first_look: Fidelity | None = None
-    operators: Mapping[str, int] = field(default_factory=dict, repr=False)
     spare: int = 0
 
     @property
@@ -131,9 +129,7 @@ class CandidateEvaluator:
         """The quantized model."""
         return apply_conditioned(self.conditions.model(recipe), recipe)
 
-    def try_out(
-        self, name: str, recipe: QuantRecipe, *, timed: bool = True, like: Sequence[RecipeTrial] = ()
-    ) -> RecipeTrial:
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> RecipeTrial:
         """Build, time and judge one candidate; one that fails is kept with the reason.
 
         What is surely slower than another within the budget is not judged, and others on a first few samples alone,
@@ -143,7 +139,6 @@ class CandidateEvaluator:
             name: what sets it apart.
             recipe: without what calibration tells.
             timed: measure its latency.
-            like: candidates that it is as fast as, if it comes to the same operators.
         """
         if not recipe.fits_form:
             return RecipeTrial(name, recipe, note=f"not in the form that {recipe.form} takes")
@@ -161,8 +156,6 @@ class CandidateEvaluator:
             runner, slower = self.session(trial), False
             if timed and self.estimate is not None:
                 trial.estimate = self.estimate(recipe)
-            elif timed and (same := next((t for t in like if t.operators == trial.operators), None)) is not None:
-                trial.latency = same.latency
             elif timed:
                 trial.latency, slower = self.time(trial)
             if not slower:
@@ -175,10 +168,10 @@ class CandidateEvaluator:
         return trial
 
     def session(self, trial: RecipeTrial) -> OnnxRunner:
-        """A session of a candidate; its size and operators are noted."""
+        """A session of a candidate; its size is noted."""
         if not trial.bytes:
             built = self.built(trial)
-            trial.operators, trial.bytes, trial.spare = built.operators, len(built.model), built.spare
+            trial.bytes, trial.spare = len(built.model), built.spare
         return self._opened.session(trial.recipe, lambda: trial.speed)
 
     def built(self, trial: RecipeTrial) -> Built:

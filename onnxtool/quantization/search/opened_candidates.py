@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -28,12 +27,10 @@ class Built:
 
     Attributes:
         model: serialized.
-        operators: how many of each type it has.
         spare: bytes that storing float weights in 8 bits would save.
     """
 
     model: bytes
-    operators: Mapping[str, int]
     spare: int
 
 
@@ -67,8 +64,7 @@ class OpenedCandidates:
         if known is not None:
             return known
         model = self._build(recipe)
-        operators = Counter(n.op_type for n in model.graph.all_nodes())
-        found = Built(io.to_bytes(model), operators, spared(model.graph))
+        found = Built(io.to_bytes(model), spared(model.graph))
         self._models.put(
             recipe,
             speed,

@@ -55,7 +55,7 @@ class Laboratory(CandidateEvaluator):
         return self.loaded[-1]
 
     def _built(self, recipe: QuantRecipe, speed: Any) -> Built:
-        return Built(b"model", {"Conv": 1 + recipe.compact}, 3)
+        return Built(b"model", 3)
 
     def _session(self, recipe: QuantRecipe, speed: Any) -> Any:
         if recipe.compact == 16:
@@ -74,7 +74,7 @@ class Laboratory(CandidateEvaluator):
 
     def attempt(self, smooth: float, speed: float = 0.5, db: float = 50.0, **rest: Any) -> RecipeTrial:
         key = f"{smooth:g}{rest.get('fuse', '')}"
-        options = {k: rest.pop(k) for k in ("timed", "like") if k in rest}
+        options = {k: rest.pop(k) for k in ("timed",) if k in rest}
         self.speeds[key], self.noise[key] = speed, db
         return self.try_out(key, QuantRecipe(smooth=smooth, **rest), **options)
 
@@ -186,11 +186,11 @@ def test_the_first_look_is_kept_when_more_samples_are_judged(evaluator: Laborato
     assert evaluator.attempt(0.1, 0.4, fuse="all").first_look is first
 
 
-def test_what_comes_to_the_same_operators_is_as_fast(evaluator: Laboratory) -> None:
-    plain = evaluator.attempt(0.1, 0.5)
-    assert evaluator.attempt(0.2, 0.1, like=(plain,)).latency is plain.latency
-    assert evaluator.attempt(0.3, 0.4, compact=8, like=(plain,)).speed == 0.4, "other operators"
-    assert [runner for runner, _ in evaluator.compared] == ["0.1", "0.3"]
+def test_each_candidate_is_timed_by_itself(evaluator: Laboratory) -> None:
+    """Two models of the same operators, as many of each, were .440 and .383 of float's time."""
+    evaluator.attempt(0.1, 0.5)
+    assert evaluator.attempt(0.2, 0.4).speed == 0.4
+    assert [runner for runner, _ in evaluator.compared] == ["0.1", "0.2"]
 
 
 def test_what_was_only_judged_is_timed_later_and_judged_no_more(evaluator: Laboratory) -> None:
