@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtool.conversion.graph_interface import described
 from onnxtool.errors import UsageError
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import Dim, TensorSpec
 from onnxtool.options.convert import ConvertOptions
 
 # Arguments with these names hold token numbers or positions in every common model family.
@@ -119,6 +119,45 @@ def plan_inputs(
     open_names = {new.name for new, old in zip(final, leaves, strict=True) if old in guessed - said}
     open_names -= set(options.input_dtypes)
     return InputPlan(final, _caller(leaves, parameters), frozenset(open_names))
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """The names, with _1, _2, ... after those that come again."""
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        candidate, number = name, 0
+        while candidate in seen:
+            number += 1
+            candidate = f"{name}_{number}"
+        seen.add(candidate)
+        result.append(candidate)
+    return result
+
+
+def name_dims(
+    shapes: Mapping[str, tuple[int | None, ...]], *, channels_first: bool = False
+) -> dict[str, tuple[Dim, ...]]:
+    """Give unknown dims names: batch; height and width of images; length of sequences.
+
+    A name other than batch gets the input's name in front when several inputs have such a dim.
+    """
+    several = sum(any(d is None for d in shape[1:]) for shape in shapes.values()) > 1
+    result: dict[str, tuple[Dim, ...]] = {}
+    for name, shape in shapes.items():
+        inner = {axis for axis, dim in enumerate(shape) if dim is None and axis > 0}
+        axes = range(2, len(shape)) if channels_first else range(1, len(shape) - 1)
+        spatial = dict(zip(reversed(axes), ("width", "height", "depth"), strict=False))
+        coloured = channels_first and len(shape) == 4 and shape[1] == 3 and inner
+        if len(shape) in (4, 5) and (inner == set(axes) or (coloured and inner <= set(axes))):
+            words = {axis: spatial[axis] for axis in inner}
+        else:
+            words = {axis: "length" if axis == 1 else f"dim_{axis}" for axis in inner}
+        prefix = f"{name}_" if several else ""
+        result[name] = tuple(
+            dim if dim is not None else "batch" if axis == 0 else prefix + words[axis] for axis, dim in enumerate(shape)
+        )
+    return result
 
 
 def _mentioned(options: ConvertOptions) -> list[str]:

@@ -17,6 +17,7 @@ ENTRY_POINTS = "onnxtool.adapters"
 
 # name -> "module:Class"; in the order in which they are asked. A class is imported when it is asked.
 BUILTIN: Mapping[str, str] = {
+    "paddle": "onnxtool.conversion.paddle.adapter:PaddleAdapter",
     "pytorch": "onnxtool.conversion.pytorch.adapter:PyTorchAdapter",
     "keras": "onnxtool.conversion.keras.adapter:KerasAdapter",
     "tensorflow": "onnxtool.conversion.tensorflow.adapter:TensorFlowAdapter",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxtool.conversion.frameworks import KerasLayer
-from onnxtool.conversion.tensorflow.dims import name_dims, unique
+from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import Dim
 from onnxtool.options.convert import ConvertOptions

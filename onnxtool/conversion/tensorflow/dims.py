@@ -1,4 +1,4 @@
-"""Names for tensors and unknown dims of TensorFlow functions, which have None where ONNX has a symbol."""
+"""Names for the unknown dims of what TensorFlow functions give, which have None where ONNX has a symbol."""
 
 from __future__ import annotations
 
@@ -12,41 +12,6 @@ from onnxtool.model.spec import Dim, TensorSpec
 
 # Distinct sizes for dynamic dims, to see which output dim follows which input dim. Multiples of 32, for strides.
 _PROBE_SIZES = (32, 64, 96, 128, 160, 192)
-
-
-def unique(names: Sequence[str]) -> list[str]:
-    """The names, with _1, _2, ... after those that come again."""
-    seen: set[str] = set()
-    result = []
-    for name in names:
-        candidate, number = name, 0
-        while candidate in seen:
-            number += 1
-            candidate = f"{name}_{number}"
-        seen.add(candidate)
-        result.append(candidate)
-    return result
-
-
-def name_dims(shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, tuple[Dim, ...]]:
-    """Give unknown dims names: batch; height and width of images; length of sequences.
-
-    A name other than batch gets the input's name in front when several inputs have such a dim.
-    """
-    several = sum(any(d is None for d in shape[1:]) for shape in shapes.values()) > 1
-    result: dict[str, tuple[Dim, ...]] = {}
-    for name, shape in shapes.items():
-        inner = {axis for axis, dim in enumerate(shape) if dim is None and axis > 0}
-        spatial: tuple[str, ...] = ("height", "width") if len(shape) == 4 else ("depth", "height", "width")
-        if len(shape) >= 4 and inner == set(range(1, len(shape) - 1)) and len(shape) <= 5:
-            words = dict(zip(sorted(inner), spatial, strict=True))
-        else:
-            words = {axis: "length" if axis == 1 else f"dim_{axis}" for axis in inner}
-        prefix = f"{name}_" if several else ""
-        result[name] = tuple(
-            dim if dim is not None else "batch" if axis == 0 else prefix + words[axis] for axis, dim in enumerate(shape)
-        )
-    return result
 
 
 def follow_dims(

@@ -11,9 +11,9 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.cleanup import clean_up
-from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import quiet, silent_native_stderr
 from onnxtool.conversion.tensorflow.graph import failure, optimized, refuse_foreign_operators
 from onnxtool.conversion.tensorflow.lite_quantization import describe

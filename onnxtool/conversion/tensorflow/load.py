@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.source import Source
-from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.conversion.tensorflow.model import TensorFlowModel
 from onnxtool.conversion.tensorflow.optimizer_state import accept_optimizer_state

@@ -1,0 +1,1 @@
+"""From PaddlePaddle's inference programs to ONNX."""

@@ -1,0 +1,110 @@
+"""The process that has PaddlePaddle: `python -m onnxtool.conversion.paddle.worker` runs a program and exports it.
+
+Paddle crashes in a process that has TensorFlow, and paddle2onnx aborts its process on an operator that it lacks.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import one_line
+from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN, guarded
+from onnxtool.runtime.worker.tasks import run_tasks
+
+# What the process printed, for its parent.
+LOG = "log"
+
+
+class Program:
+    """A loaded program. What its methods return goes to the parent: plain values, or a str that says what failed."""
+
+    def __init__(self, name: str, size: int, trusted: bool) -> None:
+        """Import PaddlePaddle.
+
+        Args:
+            name: path of program and weights without their suffixes.
+            size: their bytes.
+            trusted: give it the time and memory of the user's own code.
+        """
+        folder = Path(name).parent
+        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        tempfile.tempdir = str(folder)  # paddle2onnx leaves files behind when it aborts
+        import paddle
+
+        paddle.disable_signal_handler()
+        self._paddle, self._name, self._size = paddle, name, size
+        self._allowance = OWN if trusted else replace(FRAMEWORK, scale=4.0)
+        self._is_json = Path(f"{name}.json").exists()
+        pir = paddle.pir_utils
+        self._mode = pir.DygraphPirGuard if self._is_json else pir.DygraphOldIrGuard
+        self._layer: Any = None
+
+    def __call__(self, task: tuple[str, Any]) -> object:
+        """Do one task: ("load", None), ("run", arrays), ("export", opset)."""
+        kind, given = task
+        sizes = sum(array.nbytes for array in given) if kind == "run" else 0
+        actions: dict[str, Callable[[Any], object]] = {"load": self._load, "run": self._run, "export": self._export}
+        with guarded(f"PaddlePaddle works on the model ({kind})", self._size, sizes, self._allowance):
+            try:
+                return actions[kind](given)
+            except Exception as error:
+                return _reason(error)
+
+    def _load(self, _: None) -> object:
+        """Names, dtypes and shapes (-1 is dynamic) of the inputs; dtypes and shapes of the outputs; the operators."""
+        layer = self._loaded()
+        inputs = [(s.name, _dtype(s), tuple(s.shape)) for s in layer._input_spec()]
+        outputs = [(_dtype(s), tuple(s.shape)) for s in layer._output_spec()]
+        operators = [op.name() if self._is_json else op.type for op in layer.program().global_block().ops]
+        return inputs, outputs, sorted({name.removeprefix("pd_op.") for name in operators})
+
+    def _run(self, arrays: list[np.ndarray]) -> object:
+        layer = self._loaded()
+        with self._mode(), self._paddle.no_grad():
+            given = layer(*(self._paddle.to_tensor(array) for array in arrays))
+            return [np.asarray(tensor) for tensor in (given if isinstance(given, (list, tuple)) else [given])]
+
+    def _export(self, opset: int) -> object:
+        import paddle2onnx
+
+        failures: list[str] = []
+        paddle2onnx.convert.logging.error = lambda text: failures.append(str(text))
+        suffix = ".json" if self._is_json else ".pdmodel"
+        try:
+            return paddle2onnx.export(
+                self._name + suffix, f"{self._name}.pdiparams", None, opset, enable_onnx_checker=False
+            )
+        except UnboundLocalError:  # it goes on without a graph after an error that it has logged
+            return one_line(failures[0] if failures else "no graph")
+
+    def _loaded(self) -> Any:
+        if self._layer is None:
+            with self._mode():
+                self._layer = self._paddle.jit.load(self._name)
+                self._layer.eval()
+        return self._layer
+
+
+def _dtype(spec: Any) -> str:
+    return str(spec.dtype).rpartition(".")[2].lower()
+
+
+def _reason(error: Exception) -> str:
+    """What Paddle's enforcement says, without its traces."""
+    text = str(error)
+    for mark in ("Error:", "(InvalidArgument)", "(Unavailable)"):
+        text = text.rpartition(mark)[2] if mark in text else text
+    return one_line(text.partition("[Hint")[0]) or type(error).__name__
+
+
+if __name__ == "__main__":
+    run_tasks(lambda setup: Program(*setup))
