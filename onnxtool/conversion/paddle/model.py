@@ -19,7 +19,9 @@ from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.input_plan import name_dims
 from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.paddle.files import ProgramFiles
+from onnxtool.conversion.paddle.patches import GRAPH_PATCHES
 from onnxtool.conversion.paddle.worker import LOG
+from onnxtool.conversion.patches import correct
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, parse_dtype
@@ -42,6 +44,8 @@ class PaddleModel(SourceModel):
     Attributes:
         operators: Paddle's names of those that it uses.
     """
+
+    limits: Sequence[str] = ("missing", "missing rows")  # what comparisons make of NaN differs from kernel to kernel
 
     def __init__(self, files: ProgramFiles, subject: str, options: ConvertOptions) -> None:
         """Load the program.
@@ -97,7 +101,7 @@ class PaddleModel(SourceModel):
 
     def _export(self, opset: int) -> ir.Model:
         try:
-            data = self._ask("export", opset, "paddle2onnx cannot convert it")
+            data, lost = self._ask("export", opset, "paddle2onnx cannot convert it")
         except InputError as error:
             log = Path(self._folder.name, LOG).read_text(errors="replace")
             if "unsupported operators" not in log:
@@ -107,6 +111,8 @@ class PaddleModel(SourceModel):
                 f"{self._subject}: paddle2onnx {version('paddle2onnx')} has no form for operators of it ({missing})."
             ) from error
         model = io.from_proto(onnx.load_from_string(data))
+        _refuse_gaps(model.graph, self._subject)
+        correct(GRAPH_PATCHES, model, lost)
         # paddle2onnx numbers its dynamic dims anew at each tensor; inference and the source know better.
         for node in model.graph.all_nodes():
             for value in node.outputs:
@@ -132,6 +138,18 @@ class PaddleModel(SourceModel):
 def _end(process: TaskPool, folder: tempfile.TemporaryDirectory[str]) -> None:
     process.close()
     folder.cleanup()
+
+
+def _refuse_gaps(graph: ir.Graph, subject: str) -> None:
+    """Raises UnsupportedError where a node reads what nothing gives: an operator that the exporter left out."""
+    for node in graph.all_nodes():
+        for value in node.inputs:
+            if value is not None and value.producer() is None and value.name and not _is_given(value):
+                raise UnsupportedError(f"{subject}: paddle2onnx leaves out the operator that gives {value.name!r}.")
+
+
+def _is_given(value: ir.Value) -> bool:
+    return value.is_graph_input() or value.is_initializer()
 
 
 def _in_order(graph: ir.Graph, names: Sequence[str]) -> None:

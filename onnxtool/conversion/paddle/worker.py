@@ -5,15 +5,20 @@ Paddle crashes in a process that has TensorFlow, and paddle2onnx aborts its proc
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.paddle.patches import PROGRAM_PATCHES, lost_biases
+from onnxtool.conversion.patches import correct, replaced
 from onnxtool.errors import one_line
 from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN, guarded
 from onnxtool.runtime.worker.tasks import run_tasks
@@ -57,7 +62,7 @@ class Program:
             try:
                 return actions[kind](given)
             except Exception as error:
-                return _reason(error)
+                return _reason(str(error)) or type(error).__name__
 
     def _load(self, _: None) -> object:
         """Names, dtypes and shapes (-1 is dynamic) of the inputs; dtypes and shapes of the outputs; the operators."""
@@ -74,17 +79,26 @@ class Program:
             return [np.asarray(tensor) for tensor in (given if isinstance(given, (list, tuple)) else [given])]
 
     def _export(self, opset: int) -> object:
-        import paddle2onnx
+        """The graph's bytes, and what it lacks: see `patches`."""
+        from paddle2onnx import convert
 
         failures: list[str] = []
-        paddle2onnx.convert.logging.error = lambda text: failures.append(str(text))
+        lost: dict[str, float] = {}
+        native = convert.c_p2o.export
+
+        def corrected(program: str, *rest: object) -> object:
+            read = json.loads(Path(program).read_bytes())
+            correct(PROGRAM_PATCHES, read)
+            lost.update(lost_biases(read))
+            Path(self._name).with_name("corrected.json").write_text(json.dumps(read, separators=(",", ":")))
+            return native(str(Path(self._name).with_name("corrected.json")), *rest)
+
+        convert.logging.error = lambda text: failures.append(str(text))
         suffix = ".json" if self._is_json else ".pdmodel"
-        try:
-            return paddle2onnx.export(
-                self._name + suffix, f"{self._name}.pdiparams", None, opset, enable_onnx_checker=False
-            )
-        except UnboundLocalError:  # it goes on without a graph after an error that it has logged
-            return one_line(failures[0] if failures else "no graph")
+        with replaced(convert, "c_p2o", SimpleNamespace(export=corrected)), suppress(UnboundLocalError):
+            weights = f"{self._name}.pdiparams"
+            return convert.export(self._name + suffix, weights, None, opset, enable_onnx_checker=False), lost
+        return _reason(failures[0] if failures else "no graph")  # it goes on without one after an error
 
     def _loaded(self) -> Any:
         if self._layer is None:
@@ -98,12 +112,11 @@ def _dtype(spec: Any) -> str:
     return str(spec.dtype).rpartition(".")[2].lower()
 
 
-def _reason(error: Exception) -> str:
+def _reason(text: str) -> str:
     """What Paddle's enforcement says, without its traces."""
-    text = str(error)
-    for mark in ("Error:", "(InvalidArgument)", "(Unavailable)"):
+    for mark in ("Error:", "(InvalidArgument)", "(Unavailable)", "(Unimplemented)"):
         text = text.rpartition(mark)[2] if mark in text else text
-    return one_line(text.partition("[Hint")[0]) or type(error).__name__
+    return one_line(text.partition("[Hint")[0])
 
 
 if __name__ == "__main__":

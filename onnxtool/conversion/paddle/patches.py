@@ -1,0 +1,101 @@
+"""What paddle2onnx gets wrong: in the program that it reads, or in the graph that it writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.conversion.patches import Patch
+
+Program = dict[str, Any]  # a program's JSON
+_LEAST_BIAS = 1e-5
+
+
+def _narrow_attributes(program: Program) -> None:
+    for operator in _operators(program):
+        if operator["#"].startswith("1.full"):  # whose values are read as doubles
+            continue
+        for attribute in operator.get("A", ()):
+            if not isinstance(attribute, dict):
+                continue
+            value = attribute["AT"]
+            for single in (value, *(value["D"] if isinstance(value.get("D"), list) else ())):
+                if isinstance(single, dict) and single.get("#") == "0.a_f64":
+                    single["#"] = "0.a_f32"
+
+
+def lost_biases(program: Program) -> dict[str, float]:
+    """What the graph lacks: the name of a value there, and what is to be added to it.
+
+    Source: paddle2onnx's mapper of `scale` takes a bias up to 1e-5 for none; it numbers the operators of a kind.
+    """
+    found: dict[str, float] = {}
+    numbers: Counter[str] = Counter()
+    for operator in _operators(program):
+        kind = operator["#"].removeprefix("1.")
+        if kind == "scale":
+            options = {a["N"]: a["AT"]["D"] for a in operator["A"]}
+            bias = float(options.get("bias", 0.0))
+            if 0 < abs(bias) <= _LEAST_BIAS and options.get("bias_after_scale", True):
+                found[f"p2o.pd_op.scale.{numbers[kind]}.0"] = bias
+        numbers[kind] += 1
+    return found
+
+
+def _operators(program: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for region in program["regions"] if "regions" in program else program["program"]["regions"]:
+        for block in region["blocks"]:
+            for operator in block["ops"]:
+                yield operator
+                if operator.get("regions"):
+                    yield from _operators(operator)
+
+
+def _add_biases(model: ir.Model, lost: Mapping[str, float]) -> None:
+    for node in list(model.graph):
+        value = node.outputs[0]
+        number = lost.get(value.name or "")
+        if number is None or value.dtype not in (None, ir.DataType.FLOAT):
+            continue
+        bias = ir.Value(name=f"{value.name}_bias", const_value=ir.tensor(np.array(number, np.float32)))
+        model.graph.register_initializer(bias)
+        total = ir.node("Add", [value, bias])
+        value.replace_all_uses_with(total.outputs[0])
+        total.replace_input_with(0, value)
+        model.graph.insert_after(node, total)
+
+
+def _clip_log_softmax(model: ir.Model, _: Mapping[str, float]) -> None:
+    for node in list(model.graph):
+        if node.op_type != "LogSoftmax" or node.inputs[0] is None:
+            continue
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
+        name = node.outputs[0].name
+        axes = ir.Value(name=f"{name}_axis", const_value=ir.tensor(np.array([axis], np.int64)))
+        least = ir.Value(name=f"{name}_least", const_value=ir.tensor(np.array(-64, np.float32)))
+        for constant in (axes, least):
+            model.graph.register_initializer(constant)
+        highest = ir.node("ReduceMax", [node.inputs[0], axes], {"keepdims": 1})
+        below = ir.node("Sub", [node.inputs[0], highest.outputs[0]])
+        clipped = ir.node("Max", [below.outputs[0], least])
+        node.replace_input_with(0, clipped.outputs[0])
+        model.graph.insert_before(node, [highest, below, clipped])
+
+
+PROGRAM_PATCHES: list[Patch[[Program], None]] = [
+    Patch(
+        "paddle2onnx",
+        "",
+        "attributes that Paddle 3.1 and later write in double precision are read as 0: the slope of a LeakyReLU, the "
+        "epsilon of a GroupNorm, the scale of an interpolation",
+        _narrow_attributes,
+    )
+]
+GRAPH_PATCHES: list[Patch[[ir.Model, Mapping[str, float]], None]] = [
+    Patch("paddle2onnx", "", "a scale with a bias up to 1e-5 loses it: the epsilon of a normalization", _add_biases),
+    Patch("paddle2onnx", "", "Paddle's logarithm of a softmax ends at -64 below the largest", _clip_log_softmax),
+]
