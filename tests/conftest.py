@@ -29,6 +29,7 @@ GROUPS = {
     "cli/test_convert.py": "pytorch",
     "cli/test_quickstart.py": "pytorch",
     "conversion/jax": "jax",
+    "conversion/paddle": "paddle",
     "conversion/keras": "tensorflow",
     "conversion/tensorflow": "tensorflow",
     "conversion/sklearn": "trees",

@@ -17,10 +17,10 @@ ENTRY_POINTS = "onnxtool.adapters"
 
 # name -> "module:Class"; in the order in which they are asked. A class is imported when it is asked.
 BUILTIN: Mapping[str, str] = {
-    "paddle": "onnxtool.conversion.paddle.adapter:PaddleAdapter",
     "pytorch": "onnxtool.conversion.pytorch.adapter:PyTorchAdapter",
     "keras": "onnxtool.conversion.keras.adapter:KerasAdapter",
     "tensorflow": "onnxtool.conversion.tensorflow.adapter:TensorFlowAdapter",
+    "paddle": "onnxtool.conversion.paddle.adapter:PaddleAdapter",
     "sklearn": "onnxtool.conversion.sklearn.adapter:SklearnAdapter",
     "jax": "onnxtool.conversion.jax.adapter:JaxAdapter",
     "boosting": "onnxtool.conversion.boosting.adapter:BoostingAdapter",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError
 
 WEIGHTS = ".pdiparams"
+# Of Paddle's numbers for element types.
+_BYTES = {0: 1, 1: 2, 2: 4, 3: 8, 4: 2, 5: 4, 6: 8, 20: 1, 21: 1, 22: 2, 23: 8, 24: 16}
 # Paddle 3: a program of its intermediate representation (PIR), as JSON.
 _JSON = (b'"base_code"', b'"magic":"pir"')
 # Paddle 2: ProgramDesc, whose first block has the index 0 and no parent (-1).
@@ -67,7 +70,7 @@ def find_files(source: Source) -> ProgramFiles:
     """The one program of a source, with its weights.
 
     Raises:
-        InputError: several programs, or weights alone.
+        InputError: several programs, weights alone, or damaged ones.
     """
     found = programs(source)
     if not found:
@@ -76,7 +79,50 @@ def find_files(source: Source) -> ProgramFiles:
         names = ", ".join(path.name for path in found[:6])
         raise InputError(f"{source}: this folder holds several programs ({names}); name the one to convert.")
     weights = found[0].with_suffix(WEIGHTS)
-    return ProgramFiles(found[0], weights if weights.is_file() else None)
+    if not weights.is_file():
+        return ProgramFiles(found[0], None)
+    if not _is_whole(weights):
+        raise InputError(f"{weights}: damaged or cut off.")
+    return ProgramFiles(found[0], weights)
+
+
+def _is_whole(weights: Path) -> bool:
+    """Whether the file ends with a tensor: Paddle fills the rest of the last one with what memory holds.
+
+    Source: SerializeToStream and TensorToStream of Paddle. A tensor is the version (4 bytes), the number of levels (8)
+    with a size (8) and as many bytes each, again a version (4), the size (4) of a VarType.TensorDesc, that, and data.
+    """
+    end = weights.stat().st_size
+    with open(weights, "rb") as file:
+        try:
+            while file.tell() < end:
+                _, levels = struct.unpack("<IQ", file.read(12))
+                for _ in range(min(levels, end)):
+                    file.seek(struct.unpack("<Q", file.read(8))[0], os.SEEK_CUR)
+                _, size = struct.unpack("<II", file.read(8))
+                file.seek(_data_bytes(file.read(min(size, end))), os.SEEK_CUR)
+        except (struct.error, KeyError, IndexError, OverflowError, OSError):
+            return False
+        return file.tell() == end
+
+
+def _data_bytes(description: bytes) -> int:
+    """Bytes of a tensor's data: of the element type (field 1) times the dims (field 2).
+
+    Raises:
+        KeyError, IndexError: it is damaged.
+    """
+    position, total = 0, 1
+    while position < len(description):
+        key, position = description[position], position + 1
+        value = shift = 0
+        while True:
+            byte, position = description[position], position + 1
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        total *= _BYTES[value] if key == 8 else value
+    return total
 
 
 def _form(path: Path) -> str:

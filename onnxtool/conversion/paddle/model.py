@@ -6,7 +6,7 @@ import re
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from importlib.metadata import distribution, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,9 @@ from onnxtool.model.spec import TensorSpec, parse_dtype
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError
 
+WORKER = "onnxtool.conversion.paddle.worker"
 # What paddle2onnx 2.0.1 writes.
 NEWEST_OPSET = 21
-# Steps that hand values in and out.
-_FRAME = ("data", "feed", "fetch")
 # Of images smaller than their window, Paddle's kernels give an empty one where others refuse them.
 _WINDOW = re.compile("(depthwise_)?(conv|pool|max_pool|unfold)")
 # What gives as many results as the values say, which may be none.
@@ -56,7 +55,7 @@ class PaddleModel(SourceModel):
         """
         self._subject, self._folder = subject, tempfile.TemporaryDirectory(prefix="onnxtool-paddle-")
         setup = (files.link(Path(self._folder.name)), files.size, options.trust)
-        self._process = TaskPool("onnxtool.conversion.paddle.worker", setup, 1)
+        self._process = TaskPool(WORKER, setup, 1)
         self._end = weakref.finalize(self, _end, self._process, self._folder)
         inputs, outputs, self.operators = self._ask("load", None, "PaddlePaddle cannot load it")
         dims = name_dims(
@@ -106,9 +105,9 @@ class PaddleModel(SourceModel):
             log = Path(self._folder.name, LOG).read_text(errors="replace")
             if "unsupported operators" not in log:
                 raise UnsupportedError(str(error)) from error
-            missing = ", ".join(_unknown(self.operators)) or f"one of {', '.join(self.operators)}"
             raise UnsupportedError(
-                f"{self._subject}: paddle2onnx {version('paddle2onnx')} has no form for operators of it ({missing})."
+                f"{self._subject}: paddle2onnx {version('paddle2onnx')} has no form for an operator of it (it does not "
+                f"say which; there are these: {', '.join(self.operators)})."
             ) from error
         model = io.from_proto(onnx.load_from_string(data))
         _refuse_gaps(model.graph, self._subject)
@@ -153,18 +152,7 @@ def _is_given(value: ir.Value) -> bool:
 
 
 def _in_order(graph: ir.Graph, names: Sequence[str]) -> None:
-    """Put the inputs in the program's order: of a program of Paddle 2 the exporter has another one.
-
-    An input that nothing reads comes back too.
-    """
+    """Put the inputs in the program's order: of a program of Paddle 2 the exporter has another one."""
     by_name = {value.name: value for value in graph.inputs}
     if set(by_name) == set(names):
         graph.inputs[:] = [by_name[name] for name in names]
-
-
-def _unknown(operators: Sequence[str]) -> list[str]:
-    """Operators whose name the exporter's library does not hold; it says only that there are some."""
-    files = [file for file in distribution("paddle2onnx").files or () if "cpp2py_export" in file.name]
-    library = b"".join(Path(str(file.locate())).read_bytes() for file in files)
-    names = (name for name in operators if "." not in name and name not in _FRAME)
-    return [name for name in names if b"\0" + name.encode() + b"\0" not in library]

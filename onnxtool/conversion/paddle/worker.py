@@ -49,9 +49,10 @@ class Program:
         self._paddle, self._name, self._size = paddle, name, size
         self._allowance = OWN if trusted else replace(FRAMEWORK, scale=4.0)
         self._is_json = Path(f"{name}.json").exists()
-        pir = paddle.pir_utils
-        self._mode = pir.DygraphPirGuard if self._is_json else pir.DygraphOldIrGuard
-        self._layer: Any = None
+        self._mode = paddle.pir_utils.IrGuard if self._is_json else paddle.pir_utils.OldIrGuard
+        paddle.enable_static()
+        self._executor = paddle.static.Executor(paddle.CPUPlace())
+        self._loaded: tuple[Any, list[str], list[Any]] | None = None  # program, names of its inputs, its outputs
 
     def __call__(self, task: tuple[str, Any]) -> object:
         """Do one task: ("load", None), ("run", arrays), ("export", opset)."""
@@ -66,17 +67,27 @@ class Program:
 
     def _load(self, _: None) -> object:
         """Names, dtypes and shapes (-1 is dynamic) of the inputs; dtypes and shapes of the outputs; the operators."""
-        layer = self._loaded()
-        inputs = [(s.name, _dtype(s), tuple(s.shape)) for s in layer._input_spec()]
-        outputs = [(_dtype(s), tuple(s.shape)) for s in layer._output_spec()]
-        operators = [op.name() if self._is_json else op.type for op in layer.program().global_block().ops]
-        return inputs, outputs, sorted({name.removeprefix("pd_op.") for name in operators})
+        with self._mode():
+            program, names, results = self._loaded = self._paddle.static.load_inference_model(
+                self._name, self._executor
+            )
+        block = program.global_block()
+        if self._is_json:
+            given = {v.name: v for op in block.ops if op.name() in ("pd_op.data", "pd_op.feed") for v in op.results()}
+        else:
+            given = {name: block.var(name) for name in names}
+        inputs = [(name, _dtype(given[name]), tuple(given[name].shape)) for name in names]
+        outputs = [(_dtype(value), tuple(value.shape)) for value in results]
+        operators = {(op.name() if self._is_json else op.type).removeprefix("pd_op.") for op in block.ops}
+        return inputs, outputs, sorted(operators - {"data", "feed", "fetch"})
 
     def _run(self, arrays: list[np.ndarray]) -> object:
-        layer = self._loaded()
-        with self._mode(), self._paddle.no_grad():
-            given = layer(*(self._paddle.to_tensor(array) for array in arrays))
-            return [np.asarray(tensor) for tensor in (given if isinstance(given, (list, tuple)) else [given])]
+        if self._loaded is None:  # a process that took the place of one that crashed
+            self._load(None)
+        assert self._loaded is not None
+        program, names, results = self._loaded
+        with self._mode():
+            return self._executor.run(program, dict(zip(names, arrays, strict=True)), results)
 
     def _export(self, opset: int) -> object:
         """The graph's bytes, and what it lacks: see `patches`."""
@@ -100,16 +111,9 @@ class Program:
             return convert.export(self._name + suffix, weights, None, opset, enable_onnx_checker=False), lost
         return _reason(failures[0] if failures else "no graph")  # it goes on without one after an error
 
-    def _loaded(self) -> Any:
-        if self._layer is None:
-            with self._mode():
-                self._layer = self._paddle.jit.load(self._name)
-                self._layer.eval()
-        return self._layer
 
-
-def _dtype(spec: Any) -> str:
-    return str(spec.dtype).rpartition(".")[2].lower()
+def _dtype(value: Any) -> str:
+    return str(value.dtype).rpartition(".")[2].lower()
 
 
 def _reason(text: str) -> str:
