@@ -74,6 +74,7 @@ class ServeOptions:
         concurrency: runs of one model at a time with `in_process`; None for what fits the cores.
         batching: "off" runs every request alone; "auto" joins requests that wait, for models whose rows are certified
             as independent and on which that was measured to gain.
+        model_control: requests may load and unload models.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
             ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
         reload_seconds: between two looks at the files.
@@ -104,6 +105,9 @@ class ServeOptions:
         "gain.",
         choices=Batching,
         place=2,
+    )
+    model_control: bool = option(
+        False, "Let requests to /v2/repository load and unload the models that are named here.", place=2
     )
     reload: Reload = option(
         "equal",

@@ -1,4 +1,4 @@
-"""protocol.py of a package: what `runtime.protocol_v2.tensors` does with requests, cut out of its source.
+"""protocol.py of a package: what `runtime.protocol_v2` does with requests, cut out of its source.
 
 A package's endpoint and `serve` so take and refuse the same, and neither can fall behind the other.
 """
@@ -10,16 +10,18 @@ import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from onnxtool.runtime.protocol_v2 import tensors
+from onnxtool.runtime.protocol_v2 import tensors, uploads
 
 _HEAD = '''"""Tensors in the Open Inference Protocol V2 and in plain JSON; no value is rounded, no size is believed."""
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,11 @@ def write_protocol(folder: Path, names: Sequence[str]) -> None:
 
     Args:
         folder: where.
-        names: of functions and constants of `tensors` that are needed; what they use comes along.
+        names: of functions and constants of the protocol that are needed; what they use comes along.
     """
-    text = inspect.getsource(tensors).replace('    "BF16": np.dtype(ml_dtypes.bfloat16),\n', "")  # needs a package
+    text = inspect.getsource(uploads) + inspect.getsource(tensors).replace(
+        '    "BF16": np.dtype(ml_dtypes.bfloat16),\n', ""
+    )  # needs a package
     parts = {name: node for node in ast.parse(text).body for name in _defined(node)}
     wanted, pending = set[str](), list(names)
     while pending:

@@ -14,7 +14,7 @@ CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
 
 def takes_image(specs: Sequence[TensorSpec]) -> bool:
     """One uint8 input with 4 dims, one of which counts 1, 3 or 4 channels: the pixels as they are in a file."""
-    return len(specs) == 1 and specs[0].dtype == np.uint8 and channels_axis(specs[0]) is not None
+    return len(specs) == 1 and specs[0].dtype == np.uint8 and picture_layout(specs[0])[0] > 0
 
 
 def takes_table(specs: Sequence[TensorSpec]) -> bool:
@@ -24,9 +24,10 @@ def takes_table(specs: Sequence[TensorSpec]) -> bool:
     return bool(specs) and all(s.shape is not None and len(s.shape) == 2 and s.shape[1] == 1 for s in specs)
 
 
-def channels_axis(spec: TensorSpec) -> int | None:
-    """The axis of 1, 3 or 4 channels: the last of four, or the second; None where there is none."""
+def picture_layout(spec: TensorSpec) -> tuple[int, str]:
+    """The axis of the channels, 1 or 3 of four, and what Pillow calls such pixels: where dims of 1 or 3 leave it open,
+    one of 4. Axis 0 where there is none.
+    """
     shape = spec.shape or ()
-    if len(shape) != 4:
-        return None
-    return next((axis for axis in (3, 1) if shape[axis] in CHANNELS), None)
+    places = [(axis, count) for counts in ((1, 3), (4,)) for axis in (1, 3) for count in counts if len(shape) == 4]
+    return next(((axis, CHANNELS[count]) for axis, count in places if shape[axis] == count), (0, ""))

@@ -68,11 +68,12 @@ class Engine:
             max_batch: rows of requests that may be joined into one run; 1 for never.
         """
         self.model, self.max_batch = model, max_batch
-        self._concurrency, self._queue = concurrency, queue
+        self.concurrency, self._queue = concurrency, queue
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
         self._waiting: deque[_EngineJob] = deque()
         self._running = 0
         self._tasks = set[asyncio.Task[None]]()  # the loop itself holds them weakly
+        self._requests = {result: metrics.model_request.labels(*labels, result) for result in ("success", "fail")}
         self._inference = metrics.inference.labels(*labels)
         self._queued = metrics.queue.labels(*labels)
         self._batch = metrics.batch.labels(*labels)
@@ -111,8 +112,11 @@ class Engine:
         if when_gone is not None:
             when_gone(job.answer.cancel)
         self._next()
+        result = "fail"
         try:
-            return await asyncio.wait_for(job.answer, seconds)
+            found = await asyncio.wait_for(job.answer, seconds)
+            result = "success"
+            return found
         except TimeoutError:
             raise HttpError(504, "timeout", f"no answer within {seconds:g} s.") from None
         except asyncio.CancelledError:
@@ -124,6 +128,7 @@ class Engine:
             if job in self._waiting:  # too late, or its client has gone
                 self._waiting.remove(job)
             self._length.set(len(self._waiting))
+            self._requests[result].observe(time.perf_counter() - job.arrived)
 
     def close(self) -> None:
         """End the model; to be called when nothing runs."""
@@ -136,7 +141,7 @@ class Engine:
         Where that fails, all who wait are told: none of them waits for an answer that does not come.
         """
         try:
-            while self._running < self._concurrency and (jobs := self._joined()):
+            while self._running < self.concurrency and (jobs := self._joined()):
                 task = asyncio.get_running_loop().create_task(self._run(jobs))
                 self._running += 1
                 self._tasks.add(task)

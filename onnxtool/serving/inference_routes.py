@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from onnxtool.runtime.protocol_v2.tensors import (
     decode_plain,
     decode_request,
     encode_response,
+    load_json,
     to_lists,
 )
+from onnxtool.runtime.protocol_v2.uploads import form_file
 from onnxtool.runtime.runner import check_feeds
 from onnxtool.serving.app import Answer, App, Request, State, json_answer
 from onnxtool.serving.faults import HttpError
@@ -32,6 +35,7 @@ from onnxtool.serving.repository import Repository, Served
 
 _HEADER = HEADER_LENGTH.lower().encode()
 _OCTETS = (b"content-type", b"application/octet-stream")
+_EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
 # Work on JSON above this size goes to a thread, so that other requests are not held up.
 _INLINE = 64 << 10
 
@@ -55,6 +59,11 @@ class InferenceRoutes:
             app.route("POST", f"{prefix}/infer", self._infer)
             app.route("GET", prefix, self._metadata)
             app.route("GET", f"{prefix}/ready", self._model_ready)
+            app.route("GET", f"{prefix}/config", self._config)
+            app.route("GET", f"{prefix}/stats", self._statistics)
+        app.route("POST", "/v2/repository/index", self._index)
+        app.route("POST", "/v2/repository/models/{model}/load", self._load)
+        app.route("POST", "/v2/repository/models/{model}/unload", self._unload)
         app.route("POST", "/predict", self._predict)
         app.route("POST", "/predict/{model}", self._predict)
 
@@ -68,7 +77,7 @@ class InferenceRoutes:
         return Answer([self._metrics.text()], headers=((b"content-type", b"text/plain; version=0.0.4"),))
 
     async def _server(self, _: Request) -> Answer:
-        return json_answer({"name": "onnxtool", "version": __version__, "extensions": ["binary_tensor_data"]})
+        return json_answer({"name": "onnxtool", "version": __version__, "extensions": _EXTENSIONS})
 
     async def _list(self, _: Request) -> Answer:
         names = self._repository.models
@@ -93,8 +102,36 @@ class InferenceRoutes:
         served = self._find(request)
         return json_answer({"name": served.target.name, "ready": self._state.ready}, 200 if self._state.ready else 503)
 
+    async def _config(self, request: Request) -> Answer:
+        return json_answer(self._find(request).configuration())
+
+    async def _statistics(self, request: Request) -> Answer:
+        return json_answer({"model_stats": [self._find(request).statistics(self._metrics)]})
+
+    async def _index(self, request: Request) -> Answer:
+        found = load_json(await request.body() or b"{}")
+        entries = self._repository.index()
+        return json_answer([e for e in entries if found.get("ready") is not True or e["state"] == "READY"])
+
+    async def _load(self, request: Request) -> Answer:
+        return await self._control(request, self._repository.load_again)
+
+    async def _unload(self, request: Request) -> Answer:
+        return await self._control(request, self._repository.unload)
+
+    async def _control(self, request: Request, change: Callable[[str], Awaitable[None]]) -> Answer:
+        if not self._options.model_control:
+            raise HttpError(403, "model_control", "only with --model-control may requests load and unload models.")
+        given = load_json(await request.body() or b"{}").get("parameters") or {}
+        if given != {} and given != {"unload_dependents": False}:  # which Triton's client sends
+            raise InputError("parameters of a load or unload are not supported.")
+        await change(request.path[3])
+        return json_answer({})
+
     async def _infer(self, request: Request) -> Answer:
         served = self._find(request)
+        if _media_type(request).startswith("multipart/"):
+            raise HttpError(415, "media_type", f"forms with files go to /predict/{served.target.name}.")
         length = _header_length(request)
         body = await request.body()
         self._limit_json(len(body) if length is None else min(length, len(body)))
@@ -102,15 +139,16 @@ class InferenceRoutes:
             asked = await asyncio.to_thread(decode_request, body, None)
         else:
             asked = decode_request(body, length)
-        names = {o.name for o in served.engine.model.outputs}
+        labels = {o.name: o.columns for o in served.engine.model.outputs}
         for name in asked.outputs:
-            if name not in names:
-                raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(names)}.")
+            if name not in labels:
+                raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(labels)}.")
         outputs = await self._run(request, served, asked.feeds)
         head: dict[str, Any] = {"model_name": served.target.name, "model_version": served.target.version}
         if asked.id is not None:
             head["id"] = asked.id
-        parts, json_length = encode_response(head, outputs.items(), asked)
+        encode = partial(encode_response, head, outputs.items(), asked, labels)
+        parts, json_length = await asyncio.to_thread(encode) if asked.classes else encode()
         if not json_length:
             return Answer(parts)
         return Answer(parts, headers=(_OCTETS, (_HEADER, str(json_length).encode())))
@@ -118,8 +156,10 @@ class InferenceRoutes:
     async def _predict(self, request: Request) -> Answer:
         served = self._only(request)
         specs = served.engine.model.inputs
-        kind = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
-        body = await request.body()
+        kind, body = _media_type(request), await request.body()
+        if kind == "multipart/form-data":
+            declared = request.headers[b"content-type"].decode("latin-1")
+            kind, body = await asyncio.to_thread(form_file, declared, body)
         if kind.startswith("image/") or kind == "text/csv":
             feeds = await asyncio.to_thread(read_form, kind, body, specs)
         else:
@@ -152,6 +192,10 @@ class InferenceRoutes:
                 "too_large",
                 f"a request has at most {self._options.limits.json_bytes} bytes of JSON; send tensors as raw bytes.",
             )
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
 
 
 def _header_length(request: Request) -> int | None:

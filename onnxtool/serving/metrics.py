@@ -28,6 +28,13 @@ class Metrics:
             buckets=_SECONDS,
             **own,
         )
+        self.model_request = Histogram(
+            "onnxtool_model_request_duration_seconds",
+            "Waiting and running of a request, by model.",
+            (*model, "result"),
+            buckets=_SECONDS,
+            **own,
+        )
         self.inference = Histogram(
             "onnxtool_inference_duration_seconds", "One run of a model.", model, buckets=_SECONDS, **own
         )
@@ -41,6 +48,14 @@ class Metrics:
         self.reloads = Counter("onnxtool_reloads", "Changed files, by what became of them.", (*model, "result"), **own)
         self.deaths = Counter("onnxtool_worker_deaths", "Processes of a model that ended in a run.", model, **own)
         self.ready = Gauge("onnxtool_ready", "1 when the server takes requests.", **own)
+
+    def total(self, name: str, **labels: str) -> dict[str, int]:
+        """How often something was timed, and its nanoseconds, as Triton's statistics have it."""
+        count, seconds = (
+            self.registry.get_sample_value(f"onnxtool_{name}_duration_seconds_{part}", labels) or 0.0
+            for part in ("count", "sum")
+        )
+        return {"count": int(count), "ns": round(1e9 * seconds)}
 
     def text(self) -> bytes:
         """The metrics as Prometheus reads them."""

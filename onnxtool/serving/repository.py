@@ -13,10 +13,11 @@ from typing import Any
 import onnx
 
 from onnxtool.benchmark.batching import BatchChoice, choose_batch
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.model.spec import TensorSpec
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime import cpu
-from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
+from onnxtool.runtime.protocol_v2.tensors import BYTES, tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.admission import (
     PrivateCopy,
@@ -37,7 +38,7 @@ from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, ServingRunner
 from onnxtool.serving.targets import ServeTarget
 
 
-@dataclass
+@dataclass(eq=False)
 class Served:
     """One version of one model.
 
@@ -66,6 +67,32 @@ class Served:
             "outputs": tensor_metadata(model.outputs),
         }
 
+    def configuration(self) -> dict[str, Any]:
+        """As Triton's extension has it; with a max_batch_size of 0 all dims are the model's.
+
+        Source: Triton's extension_model_configuration.md, model_config.proto.
+        """
+
+        def tensors(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+            found = tensor_metadata(specs)
+            return [
+                {"name": t["name"], "data_type": f"TYPE_{t['datatype']}".replace(BYTES, "STRING"), "dims": t["shape"]}
+                for t in found
+            ]
+
+        model, group = self.engine.model, {"kind": "KIND_CPU", "count": self.engine.concurrency}
+        names = {"name": self.target.name, "platform": "onnxruntime_onnx", "backend": "onnxruntime"}
+        ends = {"input": tensors(model.inputs), "output": tensors(model.outputs)}
+        return {**names, "max_batch_size": 0, **ends, "instance_group": [group]}
+
+    def statistics(self, metrics: Metrics) -> dict[str, Any]:
+        """As Triton's extension has it. Source: Triton's extension_statistics.md."""
+        model = {"model": self.target.name, "version": self.target.version}
+        found = {result: metrics.total("model_request", **model, result=result) for result in ("success", "fail")}
+        found |= {"queue": metrics.total("queue", **model), "compute_infer": metrics.total("inference", **model)}
+        runs = {"inference_count": found["success"]["count"], "execution_count": found["compute_infer"]["count"]}
+        return {"name": self.target.name, "version": self.target.version, **runs, "inference_stats": found}
+
 
 class Repository:
     """Loads models, finds them by name and version, and takes changed files in."""
@@ -74,7 +101,11 @@ class Repository:
         self._options, self._metrics, self._log = options, metrics, log
         self.models: Mapping[str, Mapping[str, Served]] = {}
         self._lock = Lock()
-        self._refused: dict[ServeTarget, Signature] = {}
+        self._targets: Sequence[ServeTarget] = ()
+        self._refused: dict[ServeTarget, tuple[Signature, str]] = {}
+        self._unloaded = set[str]()  # by request
+        self._changes = asyncio.Lock()
+        self._ends = set[asyncio.Future[None]]()
 
     def load(self, targets: Sequence[ServeTarget]) -> None:
         """Load models, several at a time. One that cannot be served is told in the log, and left.
@@ -82,6 +113,7 @@ class Repository:
         Raises:
             OnnxToolError: none of them can be served; the first one's error.
         """
+        self._targets = targets
         if not targets:
             return
         with ThreadPoolExecutor(min(len(targets), cpu.usable_cores())) as threads:
@@ -94,7 +126,7 @@ class Repository:
         try:
             engine, copy, signature = self._loaded(target)
         except OnnxToolError as error:
-            self._refused[target] = signature
+            self._refused[target] = signature, str(error)
             names = {"model": target.name, "version": target.version}
             self._log.event("model_refused", "error", **names, reason=str(error))
             return error
@@ -107,17 +139,71 @@ class Repository:
 
     async def follow(self, targets: Sequence[ServeTarget]) -> None:
         """Serve these: versions that are new are loaded, others are no longer served."""
-        known = {served.target for served in self.all()}
-        for target in targets:
-            is_new = target not in known and file_signature(target.path) != self._refused.get(target)
-            if is_new and await asyncio.to_thread(self._load, target) is None:
-                self._log.event("model_added", model=target.name, version=target.version)
-        for served in self.all():
-            if served.target not in targets:
-                left = {v: s for v, s in self.models[served.target.name].items() if s is not served}
-                self.models = {n: v for n, v in {**self.models, served.target.name: left}.items() if v}
-                self._log.event("model_removed", model=served.target.name, version=served.target.version)
-                await self.end(served)
+        async with self._changes:
+            self._targets = targets
+            wanted = [t for t in targets if t.name not in self._unloaded]
+            known = {served.target for served in self.all()}
+            for target in wanted:
+                if target not in known and file_signature(target.path) != self._refused.get(target, ((), ""))[0]:
+                    await self._add(target)
+            for served in self.all():
+                if served.target not in wanted:
+                    self._remove(served)
+
+    async def _add(self, target: ServeTarget) -> OnnxToolError | None:
+        error = await asyncio.to_thread(self._load, target)
+        if error is None:
+            self._log.event("model_added", model=target.name, version=target.version)
+        return error
+
+    def _remove(self, served: Served) -> None:
+        left = {v: s for v, s in self.models[served.target.name].items() if s is not served}
+        self.models = {n: v for n, v in {**self.models, served.target.name: left}.items() if v}
+        self._log.event("model_removed", model=served.target.name, version=served.target.version)
+        task = asyncio.ensure_future(self.end(served))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+    def index(self) -> list[dict[str, str]]:
+        """Every model that was named, as Triton's extension has it. Source: extension_model_repository.md."""
+        served, found = {s.target for s in self.all()}, []
+        for target in self._targets:
+            reason = "unloaded" if target.name in self._unloaded else self._refused.get(target, ((), "loading"))[1]
+            state = {"state": "READY"} if target in served else {"state": "UNAVAILABLE", "reason": reason}
+            found.append({"name": target.name, "version": target.version, **state})
+        return found
+
+    async def load_again(self, name: str) -> None:
+        """Serve a model that was unloaded or refused.
+
+        Raises:
+            HttpError: 404.
+            InputError: it cannot be served.
+        """
+        async with self._changes:
+            targets, served = self._named(name), {s.target for s in self.all()}
+            self._unloaded.discard(name)
+            for target in targets:
+                if target not in served and (error := await self._add(target)) is not None:
+                    raise InputError(f"{name!r} cannot be served: {error}")
+
+    async def unload(self, name: str) -> None:
+        """Serve a model no more, until it is loaded again; what it has begun is answered.
+
+        Raises:
+            HttpError: 404.
+        """
+        async with self._changes:
+            self._named(name)
+            self._unloaded.add(name)
+            for served in list(self.models.get(name, {}).values()):
+                self._remove(served)
+
+    def _named(self, name: str) -> list[ServeTarget]:
+        found = [t for t in self._targets if t.name == name]
+        if not found:
+            raise HttpError(404, "unknown_model", f"no model {name[:100]!r} was named when the server was started.")
+        return found
 
     def find(self, name: str, version: str | None) -> Served:
         """A model; without a version the highest.
@@ -151,6 +237,9 @@ class Repository:
             OnnxToolError: it does not.
         """
         engine, copy, loaded = await asyncio.to_thread(self._replacement, served)
+        if served not in self.all():
+            engine.close()
+            raise InputError("the model is no longer served.")
         old = replace(served)
         served.engine, served.copy, served.signature = engine, copy, loaded
         return old

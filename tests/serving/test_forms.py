@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from onnxtool.errors import InputError
+from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.data.images import read_pictures
+from onnxtool.runtime.input_kinds import CHANNELS
+from onnxtool.runtime.protocol_v2.uploads import form_file
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.forms import read_form, table_answer
 
@@ -26,6 +31,36 @@ def png() -> bytes:
 def test_an_image_comes_as_its_pixels(shape: tuple[int | None, ...], axes: tuple[int, ...]) -> None:
     found = read_form("image/png", png(), [TensorSpec("x", np.dtype("uint8"), shape)])
     assert np.array_equal(found["x"], PIXELS.transpose(axes)[None])
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("turned", [1, 3, 6, 8])
+def test_a_picture_is_the_same_for_predict_and_run(tmp_path: Path, channels: int, turned: int) -> None:
+    """Also one that its EXIF data turns, and of any size where the model leaves that open."""
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(turned).integers(0, 256, (5, 7, 4), dtype=np.uint8)
+    exif = image.Exif()
+    exif[0x112] = turned
+    picture = image.fromarray(pixels).convert(CHANNELS[channels])
+    picture.save(tmp_path / "p.png", exif=exif)
+    upright = np.rot90(np.asarray(picture).reshape(5, 7, -1), {1: 0, 3: 2, 6: 3, 8: 1}[turned])
+    for shape, axes in (((1, None, None, channels), (0, 1, 2)), ((1, channels, None, None), (2, 0, 1))):
+        specs = [TensorSpec("x", np.dtype("uint8"), shape)]
+        sent = read_form("image/png", (tmp_path / "p.png").read_bytes(), specs)["x"]
+        (read,) = read_pictures([tmp_path / "p.png"], specs, ImageOptions())
+        assert np.array_equal(sent[0], upright.transpose(axes)) and np.array_equal(read["x"], sent)
+
+
+def test_the_file_of_a_form_is_taken_as_it_is() -> None:
+    head = b"Content-Disposition: form-data; name=f; filename=t.csv\r\nContent-Type: text/csv"
+    content = b"a,b\r\n1,2\r\n--\r\n\r\n"
+    form = b"--X\r\n" + head + b"\r\n\r\n" + content + b"\r\n--X--\r\n"
+    assert form_file("multipart/form-data; boundary=X", form) == ("text/csv", content)
+    for wrong in (form[:-4], form.replace(b"--X", b"--Z"), form[:-4] + b"\r\n" + form, b""):
+        with pytest.raises(InputError, match="exactly one file"):
+            form_file("multipart/form-data; boundary=X", wrong)
+    with pytest.raises(InputError, match="exactly one file"):
+        form_file("multipart/form-data", form)
 
 
 def test_a_model_that_takes_floats_takes_no_image() -> None:

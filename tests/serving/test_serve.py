@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import numpy as np
 import onnx
@@ -64,13 +65,63 @@ def test_metadata_names_inputs_outputs_and_versions(server: Running) -> None:
     assert found["outputs"] == [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}]
     assert server.client().get("/v2/models/digits/versions/10/ready")["ready"] is True
     assert server.client().get("/v2/health/ready") == {"ready": True}
-    assert server.client().get("/v2")["extensions"] == ["binary_tensor_data"]
+    assert {"binary_tensor_data", "classification"} < set(server.client().get("/v2")["extensions"])
 
 
 def test_without_a_version_the_highest_number_answers(server: Running) -> None:
     body = b"".join(encode_request(images(1), binary=False)[0])
     assert post(server, body)[1]["model_version"] == "10"
     assert post(server, body, "/v2/models/digits/versions/1/infer")[1]["model_version"] == "1"
+
+
+def test_the_largest_classes_are_those_of_the_output(server: Running) -> None:
+    image = {"name": "image", "datatype": "FP32", "shape": [2, 1, 8, 8], "data": [0.5] * 128}
+    asked = {"name": OUTPUT, "parameters": {"classification": 3}}
+    (output,) = post(server, json.dumps({"inputs": [image], "outputs": [asked]}).encode())[1]["outputs"]
+    values = server.runner("digits").run({"image": np.full((2, 1, 8, 8), 0.5, np.float32)})[OUTPUT]
+    best = [[f"{row[i]:f}:{i}" for i in np.argsort(-row, kind="stable")[:3]] for row in values]
+    assert output["shape"] == [2, 3] and output["data"] == np.ravel(best).tolist()
+
+
+def test_configuration_and_statistics_are_in_the_form_of_triton(server: Running) -> None:
+    found = server.client().get("/v2/models/digits/versions/1/config")
+    assert found["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": [-1, 1, 8, 8]}]
+    assert found["instance_group"] == [{"kind": "KIND_CPU", "count": 1}]
+
+    def counts() -> dict[str, int]:
+        (told,) = server.client().get("/v2/models/digits/versions/1/stats")["model_stats"]
+        return {name: part["count"] for name, part in told["inference_stats"].items()}
+
+    before = counts()
+    for shape in ((1, 1, 8, 8), (2, 1, 8, 8)):
+        server.runner("digits/versions/1").run({"image": np.zeros(shape, np.float32)})
+    assert counts() == {name: count + (name != "fail") * 2 for name, count in before.items()}
+
+
+def test_models_are_unloaded_and_loaded_by_request(server: Running, fixtures: Path) -> None:
+    refused = server.client().request("POST", "/v2/repository/models/digits/unload")
+    assert refused[0] == 403 and server.client().get("/v2/models/digits")["versions"] == ["1", "10"]
+    model = fixtures / "digits_cnn.onnx"
+    running = Running(f"a={model}", f"b={model}", "--model-control", "--reload", "off")
+
+    def ask(path: str, **body: object) -> tuple[int, Any]:
+        status, _, text = running.client().request("POST", f"/v2/repository/{path}", json.dumps(body).encode())
+        return status, json.loads(text)
+
+    def states() -> dict[str, str]:
+        return {entry["name"]: entry["state"] for entry in ask("index")[1]}
+
+    for _ in range(2):  # the second time there is nothing to do
+        assert ask("models/a/unload", parameters={"unload_dependents": False}) == (200, {})
+        assert states() == {"a": "UNAVAILABLE", "b": "READY"}
+    assert [entry["name"] for entry in ask("index", ready=True)[1]] == ["b"]
+    assert running.client().request("GET", "/v2/models/a")[0] == 404
+    assert ask("models/c/load")[0] == 404 and ask("models/a/load", parameters={"config": "{}"})[0] == 400
+    for _ in range(2):
+        assert ask("models/a/load") == (200, {})
+        assert states() == {"a": "READY", "b": "READY"}
+    assert running.runner("a").run({"image": np.zeros((1, 1, 8, 8), np.float32)})
+    assert running.stop() == 0
 
 
 def test_documents_itself(server: Running) -> None:
@@ -129,7 +180,8 @@ def asking(**changes: object) -> bytes:
         (asking(parameters={"sequence_id": 1}), {}, 400),
         (asking(outputs={}), {}, 400),
         (asking(outputs=[{"name": OUTPUT, "parameters": {"binary_data": 1}}]), {}, 400),
-        (asking(outputs=[{"name": OUTPUT, "parameters": {"classification": 3}}]), {}, 400),
+        (asking(outputs=[{"name": OUTPUT, "parameters": {"classification": 0}}]), {}, 400),
+        (asking(parameters={"classification": 3}), {}, 400),
         (asking(outputs=[{"name": OUTPUT, "parameters": {"shared_memory_region": "r"}}]), {}, 400),
         (gzip.compress(entry(), mtime=0), {"Content_Encoding": "br"}, 415),
         (entry(data=None), {}, 400),
@@ -138,6 +190,7 @@ def asking(**changes: object) -> bytes:
         (entry(), {"Inference_Header_Content_Length": "-1"}, 400),
         (entry(), {"Inference_Header_Content_Length": "99999999999999999999"}, 400),
         (entry(), {"Inference_Header_Content_Length": "0"}, 400),
+        (b"--X", {"Content_Type": "multipart/form-data; boundary=X"}, 415),
         (b" " * 200_001, {}, 413),
     ],
 )

@@ -15,7 +15,7 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
 from onnxtool.report.package import Started
-from onnxtool.runtime.input_kinds import takes_image, takes_table
+from onnxtool.runtime.input_kinds import picture_layout, takes_image, takes_table
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import Runner
 
@@ -23,7 +23,7 @@ PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "
 
 _PROTOCOL = (
     *("HEADER_LENGTH", "decode_request", "encode_response"),
-    *("check_shared_dims", "decode_plain", "from_lists", "to_lists"),
+    *("check_shared_dims", "decode_plain", "form_file", "from_lists", "to_lists"),
 )
 
 
@@ -84,15 +84,15 @@ def write_application(folder: Path, subject: Subject) -> None:
     tensor_metadata((*subject.inputs, *subject.outputs))
     shown = repr(subject.name).replace("'", '"')
     threads = _setting("THREADS", subject.figures.threads)
-    values = {"NAME": shown, "THREADS": threads, **checks(subject)}
-    app = constants("fastapi/app.py", values)
-    write_protocol(folder, _PROTOCOL)
-    app = kept_blocks(app, {"image": takes_image(subject.inputs), "table": takes_table(subject.inputs)})
+    pictures = takes_image(subject.inputs)
+    layout = f"{picture_layout(subject.inputs[0])!r}  # axis of the channels, and what Pillow calls them  # [image]"
+    values = {"NAME": shown, "THREADS": threads, "PICTURE": layout, **checks(subject)}
+    app = kept_blocks(constants("fastapi/app.py", values), {"image": pictures, "table": takes_table(subject.inputs)})
+    write_protocol(folder, (*_PROTOCOL, *["decode_picture"] * pictures))
     app = app.replace('os.environ.get("RUNS", "2")', f'os.environ.get("RUNS", "{subject.figures.runs}")')
     (folder / "app.py").write_text(app, encoding="utf-8")
     write_smoke_test(folder, "fastapi/smoke_test.py", {"NAME": shown})
-    pictures = ("pillow",) if takes_image(subject.inputs) else ()
-    write_requirements(folder, subject, (*PACKAGES, *pictures))
+    write_requirements(folder, subject, (*PACKAGES, *["pillow"] * pictures))
 
 
 def checks(subject: Subject) -> dict[str, str]:

@@ -12,6 +12,7 @@ from onnxtool.errors import InputError, MissingExtraError, ResourceError, UsageE
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.input_kinds import CHANNELS, picture_layout
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,10 +45,11 @@ def pictures(
 
 def _steps(spec: TensorSpec, options: ImageOptions) -> str:
     """What `read_pictures` does, in words."""
-    layout, channels, (height, width) = _geometry(spec, options)
-    said = [f"resized to {height}x{width}"]
+    layout, channels, size = _geometry(spec, options)
+    sides = "each its own size" if size is None else f"{size[0]}x{size[1]}"
+    said = [sides if size is None else f"resized to {sides}"]
     if options.resize is not None:
-        said = [f"shorter side resized to {options.resize}", f"{height}x{width} cut from the middle"]
+        said = [f"shorter side resized to {options.resize}", f"{sides} cut from the middle"]
     said.append("grey" if channels == 1 else options.order.upper())
     if isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iu":
         said.append("values 0 to 255 as they are")
@@ -90,21 +92,22 @@ def _picture_input(specs: Sequence[TensorSpec]) -> TensorSpec:
     return pictures[0]
 
 
-def _geometry(spec: TensorSpec, options: ImageOptions) -> tuple[str, int, tuple[int, int]]:
+def _geometry(spec: TensorSpec, options: ImageOptions) -> tuple[str, int, tuple[int, int] | None]:
+    """Layout, channels, and the size; None for each picture's own, where a model of pixels leaves it open."""
     assert spec.shape is not None
     layout = options.layout
     if layout == "auto":
-        layout = "nhwc" if spec.shape[3] in (1, 3) and spec.shape[1] not in (1, 3) else "nchw"
+        layout = "nhwc" if picture_layout(spec)[0] == 3 else "nchw"
     channels, height, width = spec.shape[1:] if layout == "nchw" else (spec.shape[3], *spec.shape[1:3])
     own = (height, width) if isinstance(height, int) and isinstance(width, int) else None
     size = options.crop or own
-    if size is None:
+    if size is None and (spec.dtype != np.uint8 or options.resize is not None):
         raise UsageError(f"--image: {spec.info()} leaves the size open; give it, such as --image crop=224.")
     return layout, channels if isinstance(channels, int) else 3, size
 
 
 def open_picture(file: Path, channels: int) -> Image:
-    """A picture of the user's, decoded: grey for one channel, else RGB.
+    """A picture of the user's, decoded and turned as its EXIF data says: grey for one channel, else RGB or RGBA.
 
     Raises:
         MissingExtraError: Pillow is not installed.
@@ -112,12 +115,12 @@ def open_picture(file: Path, channels: int) -> Image:
         InputError: it is not a picture.
     """
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError as error:
         raise MissingExtraError(str(file), "Pillow", "images") from error
     try:
         with Image.open(file) as opened:
-            return opened.convert("L" if channels == 1 else "RGB")
+            return ImageOps.exif_transpose(opened).convert(CHANNELS.get(channels, "RGB"))
     except Image.DecompressionBombError as error:
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0)  # Pillow warns from the limit on, and refuses twice as many
         raise ResourceError(f"{file}: has more than {most} pixels; give a smaller picture.") from error
@@ -127,11 +130,11 @@ def open_picture(file: Path, channels: int) -> Image:
         raise InputError(f"{file}: is not a picture that can be read ({error}).") from error
 
 
-def _load(file: Path, channels: int, size: tuple[int, int], options: ImageOptions) -> np.ndarray:
+def _load(file: Path, channels: int, size: tuple[int, int] | None, options: ImageOptions) -> np.ndarray:
     picture = open_picture(file, channels)
     from PIL import Image
 
-    height, width = size
+    height, width = size or (picture.height, picture.width)
     if options.resize is None:
         picture = picture.resize((width, height), Image.Resampling.BILINEAR)
     else:

@@ -31,9 +31,10 @@ _DTYPES: Mapping[str, np.dtype] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_CLASSES = "classification"
 # Of Triton's extensions: with them an answer is another one, or goes elsewhere.
 _OTHER_EXTENSIONS = frozenset(
-    {"classification", "sequence_id", "sequence_start", "sequence_end"}
+    {_CLASSES, "sequence_id", "sequence_start", "sequence_end"}
     | {f"shared_memory_{part}" for part in ("region", "offset", "byte_size")}
 )
 _MAX_RANK = 64
@@ -49,12 +50,14 @@ class InferRequest:
         feeds: named arrays, dtypes as the request declares them; texts are arrays of str objects.
         outputs: name -> whether it is wanted as raw bytes; empty for all outputs.
         binary: whether outputs come as raw bytes where `outputs` does not say.
+        classes: name -> how many of the largest values of each row are wanted in place of the output itself.
         id: what the caller named the request; None where it did not.
     """
 
     feeds: dict[str, np.ndarray]
     outputs: dict[str, bool]
     binary: bool
+    classes: dict[str, int]
     id: str | None
 
 
@@ -134,7 +137,7 @@ def decode_request(body: bytes, header_length: int | None) -> InferRequest:
     if not isinstance(entries, list) or not entries:
         raise InputError("the request has no list 'inputs'.")
     feeds = _decode_tensors(entries, raw, "inputs")
-    outputs = {}
+    outputs, classes = {}, {}
     asked = [] if header.get("outputs") is None else header["outputs"]
     binary = _is_binary(_parameters(header), "binary_data_output", False)
     if not isinstance(asked, list):
@@ -142,9 +145,14 @@ def decode_request(body: bytes, header_length: int | None) -> InferRequest:
     for entry in asked:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise InputError("every entry of 'outputs' must be an object with a 'name'.")
-        outputs[entry["name"]] = _is_binary(_parameters(entry), "binary_data", binary)
+        parameters = _parameters(entry, _CLASSES)
+        outputs[entry["name"]] = _is_binary(parameters, "binary_data", binary)
+        if (count := parameters.get(_CLASSES)) is not None:
+            if type(count) is not int or count < 1:
+                raise InputError(f"{_CLASSES!r} must be a whole number, 1 or more.")
+            classes[entry["name"]] = count
     name = header.get("id")
-    return InferRequest(feeds, outputs, binary, name if isinstance(name, str) else None)
+    return InferRequest(feeds, outputs, binary, classes, name if isinstance(name, str) else None)
 
 
 def decode_plain(found: Any, types: Mapping[str, np.dtype | str]) -> dict[str, np.ndarray]:
@@ -200,17 +208,45 @@ def encode_request(feeds: Mapping[str, np.ndarray], *, binary: bool = True) -> t
 
 
 def encode_response(
-    head: Mapping[str, Any], outputs: Iterable[tuple[str, np.ndarray]], request: InferRequest
+    head: Mapping[str, Any],
+    outputs: Iterable[tuple[str, np.ndarray]],
+    request: InferRequest,
+    labels: Mapping[str, Sequence[str]],
 ) -> tuple[list[bytes | memoryview], int]:
     """An infer response as parts to send one after the other, and the length of the JSON part; 0 when that is all.
 
+    Args:
+        head: what stands beside the outputs.
+        outputs: all of the model's.
+        request: which of them are wanted, and how.
+        labels: name of an output -> the names of its classes, where they are known.
+
     Raises:
         UnsupportedError: an output the protocol has no type for, or NaN and infinities in an output asked for as JSON.
+        InputError: the largest values of texts are asked for.
     """
     found = dict(outputs)
+    for name, count in request.classes.items():
+        found[name] = _top_classes(name, found[name], count, labels.get(name, ()))
     items = {name: found[name] for name in request.outputs or found}  # in the order of the request
     parts, length = _encode(head, "outputs", items.items(), lambda name: request.outputs.get(name, request.binary))
     return parts, length if len(parts) > 1 else 0
+
+
+def _top_classes(name: str, array: np.ndarray, count: int, labels: Sequence[str]) -> np.ndarray:
+    """The largest values of each row, the first of equal ones first, as texts "value:index" or "value:index:label".
+
+    Source: Triton's extension_classification.md.
+    """
+    if array.dtype.kind not in "fViu" or not array.size:
+        raise InputError(f"output {name!r} is {array.dtype}{list(array.shape)}, which has no largest values.")
+    whole = array.dtype.kind in "iu"
+    rows = (array if whole else array.astype(np.float64)).reshape(*(array.shape[:1] if array.ndim > 1 else (1,)), -1)
+    places = np.argsort(np.invert(rows) if whole else -rows, axis=1, kind="stable")[:, :count]
+    names = [f":{label}" for label in labels] if len(labels) == rows.shape[1] else [""] * rows.shape[1]
+    form = "d" if whole else "f"
+    texts = [f"{row[i]:{form}}:{i}{names[i]}" for row, best in zip(rows, places.tolist(), strict=True) for i in best]
+    return np.array(texts, object).reshape(places.shape if array.ndim > 1 else places.shape[1:])
 
 
 def to_lists(name: str, array: np.ndarray) -> Any:
@@ -291,12 +327,12 @@ def _split(body: bytes, header_length: int | None) -> tuple[dict[str, Any], memo
     return load_json(view[:header_length]), view[header_length:]
 
 
-def _parameters(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def _parameters(entry: Mapping[str, Any], known: str = "") -> Mapping[str, Any]:
     found = {} if entry.get("parameters") is None else entry["parameters"]
     if not isinstance(found, dict):
         raise InputError("'parameters' must be an object.")
     for name in found:
-        if name in _OTHER_EXTENSIONS:
+        if name in _OTHER_EXTENSIONS and name != known:
             raise InputError(f"the parameter {name!r} is of an extension that is not supported.")
     return found
 

@@ -158,7 +158,7 @@ def test_outputs_come_as_they_were_asked_for(mixed: Path, tmp_path: Path) -> Non
         (whole(outputs=[5]), {}),
         (whole(outputs=[{"name": "other"}]), {}),
         (whole(outputs=[{"name": "y", "parameters": []}]), {}),
-        (whole(outputs=[{"name": "y", "parameters": {"classification": 2}}]), {}),
+        (whole(outputs=[{"name": "y", "parameters": {"classification": 0}}]), {}),
         (whole(outputs=[{"name": "y", "parameters": {"shared_memory_region": "r"}}]), {}),
         (whole(parameters=7), {}),
         (whole(parameters={"binary_data_output": "false"}), {}),
@@ -230,6 +230,10 @@ def test_a_model_of_pixels_takes_an_image(tmp_path: Path) -> None:
         status, answer = post(server.url, "/predict", file.getvalue(), kind)
         assert status == 200 and np.array_equal(json.loads(answer)["y"], pixels[None])
         assert post(server.url, "/predict", b"\x89PNG", kind)[0] == 400
+        form = b"--X\r\nContent-Type: image/png\r\n\r\n%s\r\n--X--\r\n" % file.getvalue()
+        sent = {"Content-Type": "multipart/form-data; boundary=X"}
+        assert post(server.url, "/predict", form, sent) == (200, answer)
+        assert post(server.url, "/predict", b"--X", sent)[0] == 400
     finally:
         server.close()
 

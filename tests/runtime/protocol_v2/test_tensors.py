@@ -54,8 +54,8 @@ def test_everything_comes_back_as_it_went(binary: bool) -> None:
 
 def test_an_output_goes_as_it_was_asked_for() -> None:
     outputs = [("a", np.float32([1, 2])), ("b", np.int64([3])), ("c", np.int64([4]))]
-    asked = InferRequest({}, {"a": True, "b": False}, False, None)
-    parts, length = encode_response({"model_name": "m"}, outputs, asked)
+    asked = InferRequest({}, {"a": True, "b": False}, False, {}, None)
+    parts, length = encode_response({"model_name": "m"}, outputs, asked, {})
     header = json.loads(bytes(parts[0]))
     assert [o["name"] for o in header["outputs"]] == ["a", "b"]
     assert header["outputs"][1]["data"] == [3] and header["outputs"][0]["parameters"] == {"binary_data_size": 8}
@@ -66,7 +66,7 @@ def test_an_output_goes_as_it_was_asked_for() -> None:
 
 def test_outputs_come_in_the_order_that_was_asked_for() -> None:
     outputs = [("a", np.float32([1])), ("b", np.int64([3])), ("c", np.int64([4]))]
-    parts, _ = encode_response({}, outputs, InferRequest({}, {"c": True, "a": True}, False, None))
+    parts, _ = encode_response({}, outputs, InferRequest({}, {"c": True, "a": True}, False, {}, None), {})
     assert [o["name"] for o in json.loads(bytes(parts[0]))["outputs"]] == ["c", "a"]
     assert bytes(parts[1]) == np.int64([4]).tobytes()
 
@@ -171,3 +171,29 @@ def test_plain_json_must_have_the_inputs_and_no_other() -> None:
             decode_plain(wrong, one)
     with pytest.raises(InputError, match="inputs: x, y"):
         decode_plain([1], one | {"y": np.dtype(np.int64)})
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            np.float32([[0.1, 0.7, 0.2], [5, np.nan, 5]]),
+            [["0.700000:1:b", "0.200000:2:c"], ["5.000000:0:a", "5.000000:2:c"]],
+        ),
+        (np.array([3, -(2**63), 2**63 - 1]), ["9223372036854775807:2:c", "3:0:a"]),
+        (np.uint8([[0, 255]]), [["255:1", "0:0"]]),
+        (np.float16([[[1, 2], [4, 3]]]), [["4.000000:2", "3.000000:3"]]),
+    ],
+)
+def test_the_largest_classes_of_each_row(values: np.ndarray, expected: list[object]) -> None:
+    asked = InferRequest({}, {"y": False}, False, {"y": 2}, None)
+    parts, _ = encode_response({}, [("y", values)], asked, {"y": "abc"})
+    (output,) = json.loads(parts[0])["outputs"]
+    assert output["datatype"] == "BYTES" and output["shape"] == list(np.shape(expected))
+    assert output["data"] == np.ravel(expected).tolist()
+
+
+@pytest.mark.parametrize("values", [np.array(["a"], object), np.zeros((0, 3)), np.array([True])])
+def test_what_has_no_largest_classes_is_refused(values: np.ndarray) -> None:
+    with pytest.raises(InputError, match="no largest"):
+        encode_response({}, [("y", values)], InferRequest({}, {"y": False}, False, {"y": 1}, None), {})

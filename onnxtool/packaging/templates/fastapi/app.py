@@ -5,7 +5,7 @@ uvicorn app:app
 
 import asyncio
 import csv  # [table]
-import io  # [image or table]
+import io  # [table]
 import os
 import time
 from collections.abc import Awaitable
@@ -18,16 +18,17 @@ import onnxruntime as ort
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
-from PIL import Image  # [image]
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 from protocol import (
     HEADER_LENGTH,
     InputError,
     UnsupportedError,
     check_shared_dims,
+    decode_picture,  # [image]
     decode_plain,
     decode_request,
     encode_response,
+    form_file,
     from_lists,
     to_lists,
 )
@@ -42,6 +43,7 @@ MAX_WAITING = int(os.environ.get("MAX_WAITING", "64"))  # more are refused with 
 MAX_BYTES = int(os.environ.get("MAX_BYTES", str(64 << 20)))  # of one request
 SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must agree in: inputs and axes
 TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
+PICTURE = (3, "RGB")  # [image]
 MAX_SECONDS = float(os.environ.get("MAX_SECONDS", "60"))  # for a request to arrive, and for its answer
 
 ONNX_TYPES = {
@@ -186,7 +188,7 @@ async def answer_v2(request: Request) -> Response:
     if unknown := asked.outputs.keys() - {o["name"] for o in OUTPUTS}:
         raise InputError(f"no output {min(unknown)!r}")
     head = {"model_name": NAME, "model_version": VERSION} | ({} if asked.id is None else {"id": asked.id})
-    parts, json_length = encode_response(head, (await run(asked.feeds)).items(), asked)
+    parts, json_length = encode_response(head, (await run(asked.feeds)).items(), asked, {})
     if not json_length:
         return Response(b"".join(parts), media_type="application/json")
     headers = {HEADER_LENGTH: str(json_length)}
@@ -212,24 +214,6 @@ async def infer(request: Request) -> Response:
     return await counted(answer_v2(request))
 
 
-# [image]
-def from_image(body: bytes) -> Arrays:
-    """The pixels of an image file; the model itself scales and normalises them."""
-    spec = INPUTS[0]
-    last = spec["shape"][3] in (1, 3, 4)
-    mode = {1: "L", 3: "RGB", 4: "RGBA"}[spec["shape"][3 if last else 1]]
-    try:
-        with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP")) as image:
-            if image.width * image.height > 1 << 26:
-                raise ValueError
-            pixels = np.asarray(image.convert(mode), np.uint8)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        raise InputError("not a sound PNG, JPEG, WebP or BMP image of at most 64 million pixels") from None
-    pixels = pixels.reshape(*pixels.shape[:2], -1)
-    return {spec["name"]: np.ascontiguousarray(pixels if last else pixels.transpose(2, 0, 1))[None]}
-
-
-# [/image]
 # [table]
 def from_table(body: bytes) -> Arrays:
     """A CSV table: a first row of names, then a row for each sample."""
@@ -268,13 +252,15 @@ def number(cell: str, kind: Any, row: int, column: str) -> Any:
 
 # [/table]
 async def answer_plain(request: Request) -> Response:
-    body = await read_body(request)
+    body, kind = await read_body(request), request.headers.get("content-type", "")
+    if kind.startswith("multipart/form-data"):
+        kind, body = form_file(kind, body)
     # [image]
-    if request.headers.get("content-type", "").startswith("image/"):
-        return as_json(await run(from_image(body)))
+    if kind.startswith("image/"):
+        return as_json(await run({INPUTS[0]["name"]: decode_picture(body, *PICTURE)}))
     # [/image]
     # [table]
-    if request.headers.get("content-type", "").startswith("text/csv"):
+    if kind.startswith("text/csv"):
         return as_json(await run(from_table(body)))
     # [/table]
     try:
@@ -300,7 +286,7 @@ def ready() -> dict[str, bool]:
 
 @app.get("/v2")
 def server() -> dict[str, Any]:
-    return {"name": NAME, "version": VERSION, "extensions": ["binary_tensor_data"]}
+    return {"name": NAME, "version": VERSION, "extensions": ["binary_tensor_data", "classification"]}
 
 
 @app.get("/v2/models")

@@ -4,36 +4,48 @@ import { INPUTS, arrayType, load } from "./model.js";
 const byId = (id) => document.getElementById(id);
 const size = (dim, otherwise) => (typeof dim === "number" ? dim : otherwise);
 
-/** Where the channels of an image are: [batch, height, width, channels] or [batch, channels, height, width]. */
+/** Where the channels of an image are, 1 or 3 of four dims; undefined where there are none. */
 function channelsAxis(spec) {
-  return spec.dims.length === 4 ? [3, 1].find((axis) => [1, 3].includes(spec.dims[axis])) : undefined;
+  const find = (...counts) => [1, 3].find((axis) => counts.includes(spec.dims[axis]));
+  return spec.dims.length === 4 ? find(1, 3) ?? find(4) : undefined;
+}
+
+/** The values of one pixel; grey as Pillow computes it, so that a file gives the answer that it gives elsewhere. */
+function channelsOf([r, g, b, a], count) {
+  return count === 1 ? [(19595 * r + 38470 * g + 7471 * b + 0x8000) >> 16] : [r, g, b, a].slice(0, count);
 }
 
 function imageField(spec) {
   const axis = channelsAxis(spec);
-  const [height, width] = (axis === 3 ? spec.dims.slice(1, 3) : spec.dims.slice(2)).map((d) => size(d, 224));
-  const channels = spec.dims[axis];
-  const canvas = Object.assign(document.createElement("canvas"), { width, height });
+  const wanted = axis === 3 ? spec.dims.slice(1, 3) : spec.dims.slice(2); // height and width; no number: any
+  const count = spec.dims[axis], raw = spec.type === "uint8";
+  const canvas = document.createElement("canvas");
   const picker = Object.assign(document.createElement("input"), { type: "file", accept: "image/*" });
   const pen = canvas.getContext("2d", { willReadFrequently: true });
   picker.addEventListener("change", async () => {
-    pen.drawImage(await createImageBitmap(picker.files[0]), 0, 0, width, height);
+    // Turned as its EXIF data says, colours as they are in the file.
+    const how = { imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none" };
+    const picture = await createImageBitmap(picker.files[0], how);
+    const own = [picture.height, picture.width];
+    // What takes pixels as they are gets them so; sizes that do not fit are told by the model. Other models need
+    // pre-processing, of which this is a sketch: the size here, 0 to 1 below.
+    const [height, width] = raw ? own : wanted.map((d, i) => size(d, own[i]));
+    Object.assign(canvas, { width, height });
+    pen.drawImage(picture, 0, 0, width, height);
     byId("form").requestSubmit();
   });
   return {
     elements: [picker, canvas],
     read() {
+      const { height, width } = canvas;
       const pixels = pen.getImageData(0, 0, width, height).data;
-      const data = new (arrayType(spec.type))(height * width * channels);
-      const raw = spec.type === "uint8"; // else 0 to 1: put the pre-processing of your model here
+      const data = new (arrayType(spec.type))(height * width * count);
       for (let at = 0; at < height * width; at++) {
-        const [r, g, b] = pixels.subarray(4 * at, 4 * at + 3);
-        const values = channels === 3 ? [r, g, b] : [0.299 * r + 0.587 * g + 0.114 * b];
-        values.forEach((value, c) => {
-          data[axis === 3 ? at * channels + c : c * height * width + at] = raw ? value : value / 255;
+        channelsOf(pixels.subarray(4 * at, 4 * at + 4), count).forEach((value, c) => {
+          data[axis === 3 ? at * count + c : c * height * width + at] = raw ? value : value / 255;
         });
       }
-      return { data, dims: axis === 3 ? [1, height, width, channels] : [1, channels, height, width] };
+      return { data, dims: axis === 3 ? [1, height, width, count] : [1, count, height, width] };
     },
   };
 }
