@@ -16,7 +16,7 @@ _TEXTS = st.sampled_from(["", "FP32", "INT64", "BYTES", "BF16", "BOOL", "x", "fa
     max_size=4
 )
 _LEAVES = st.none() | st.booleans() | _NUMBERS | _TEXTS
-_JUNK = st.recursive(
+JUNK = st.recursive(
     _LEAVES,
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_KEYS) | st.text(max_size=3), inner, max_size=3)
@@ -41,7 +41,7 @@ def hostile_requests(draw: st.DrawFn, name: str, shape: list[int], output: str) 
         holder, key = draw(st.sampled_from(places))
         action = draw(st.sampled_from(["replace", "replace", "remove", "repeat"]))
         if action == "replace":
-            holder[key] = copy.deepcopy(draw(_JUNK))
+            holder[key] = copy.deepcopy(draw(JUNK))
         elif action == "remove":
             del holder[key]
         elif isinstance(holder, list):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from onnxtool.errors import UsageError
+from onnxtool.generation.bundle import read_json
 from onnxtool.model.provenance.sbom import sbom
 from onnxtool.packaging.manifest import is_package
 from onnxtool.report.package import PackageProof, WrittenPackage
+
+# Of a browser's runtime, in the folder that holds it.
+RUNTIME_PACKAGE = "runtime/package.json"
 
 
 def package_name(path: Path, given: str | None) -> str:
@@ -35,9 +40,30 @@ def verify_output(folder: Path) -> None:
 
 
 def write_sbom(folder: Path, model: str) -> None:
-    """The bill of materials of a package's model, which lies at this place in its folder."""
-    document = json.dumps(sbom(folder / model), indent=2)
-    (folder / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
+    """The bill of materials of a package: its model, which lies at this place in its folder, and what it installs."""
+    document = sbom(folder / model)
+    files = [part for part in document["components"] if part["type"] == "file"]
+    document["components"] = files + [
+        {"type": "library", "bom-ref": f"pkg:{kind}/{name}", "name": name}
+        | ({"version": version, "purl": f"pkg:{kind}/{name}@{version}"} if version else {})
+        for kind, name, version in _installed(folder)
+    ]
+    (folder / "sbom.cdx.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _installed(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and version of the packages that a folder names for pip, or holds for a browser."""
+    lines = set[str]()
+    if (folder / "requirements.txt").is_file():
+        lines.update((folder / "requirements.txt").read_text(encoding="utf-8").split())
+    if (folder / "conda.yaml").is_file():
+        lines.update(read_json(folder / "conda.yaml")["dependencies"][-1]["pip"])
+    for line in sorted(lines):
+        name, _, version = line.partition("==")
+        yield "pypi", name, version
+    if (folder / RUNTIME_PACKAGE).is_file():
+        runtime = read_json(folder / RUNTIME_PACKAGE)
+        yield "npm", runtime["name"], runtime["version"]
 
 
 def describe_package(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxtool import __version__
+from onnxtool.runtime.input_kinds import takes_image, takes_table
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.serving.repository import Served
 
@@ -21,6 +22,7 @@ _TENSOR = {
         "parameters": {"type": "object"},
     },
 }
+_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 def openapi(models: Sequence[Served]) -> dict[str, Any]:
@@ -31,28 +33,26 @@ def openapi(models: Sequence[Served]) -> dict[str, Any]:
         "/metrics": _get("Metrics for Prometheus."),
         "/v2": _get("Name, version and extensions of the server."),
         "/v2/models": _get("Models and versions."),
+        "/v2/repository/index": _post("Models, versions and their states.", {"type": "object"}),
     }
     for served in models:
         target, runner = served.target, served.engine.model
         base = f"/v2/models/{target.name}/versions/{target.version}"
         inputs, outputs = tensor_metadata(runner.inputs), tensor_metadata(runner.outputs)
         paths[base] = _get(f"Inputs and outputs of {target.name}.")
-        paths[f"{base}/infer"] = {
-            "post": {
-                "summary": f"Run {target.name}: {_words(inputs)} -> {_words(outputs)}",
-                "requestBody": _content({"$ref": "#/components/schemas/InferRequest"}),
-                "responses": _responses({"$ref": "#/components/schemas/InferResponse"}),
-            }
-        }
+        paths[f"{base}/config"] = _get(f"The configuration of {target.name}, as Triton has it.")
+        paths[f"{base}/stats"] = _get(f"Statistics of {target.name}, as Triton has them.")
+        words = f"Run {target.name}: {_words(inputs)} -> {_words(outputs)}"
+        asked, given = ({"$ref": f"#/components/schemas/Infer{what}"} for what in ("Request", "Response"))
+        paths[f"{base}/infer"] = _post(words, asked, given)
         names = [i["name"] for i in inputs]
         plain = {"type": "object", "required": names, "properties": {n: {"type": "array", "items": {}} for n in names}}
-        paths[f"/predict/{target.name}"] = {
-            "post": {
-                "summary": f"Run {target.name} on nested lists.",
-                "requestBody": _content(plain),
-                "responses": _responses({"type": "object"}),
-            }
-        }
+        files = [*["image/*"] * takes_image(runner.inputs), *["text/csv"] * takes_table(runner.inputs)]
+        files += ["multipart/form-data"] * bool(files)
+        paths[f"/predict/{target.name}"] = _post(f"Run {target.name} on nested lists.", plain, files=files)
+        for change in ("load", "unload"):
+            path = f"/v2/repository/models/{target.name}/{change}"
+            paths[path] = _post(f"{change.capitalize()} {target.name}; needs --model-control.", {"type": "object"})
     return {
         "openapi": "3.1.0",
         "info": {"title": "onnxtool serve", "version": __version__},
@@ -86,11 +86,15 @@ def _get(summary: str) -> dict[str, Any]:
     return {"get": {"summary": summary, "responses": {"200": {"description": "OK"}}}}
 
 
-def _content(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
+def _post(
+    summary: str, asked: dict[str, Any], given: Mapping[str, Any] = _OBJECT, files: Sequence[str] = ()
+) -> dict[str, Any]:
+    content = {"application/json": {"schema": asked}, **{kind: {} for kind in files}}
+    body = {"required": True, "content": content}
+    return {"post": {"summary": summary, "requestBody": body, "responses": _responses(given)}}
 
 
-def _responses(schema: dict[str, Any]) -> dict[str, Any]:
+def _responses(schema: Mapping[str, Any]) -> dict[str, Any]:
     told = {
         "400": "malformed, or does not fit the model",
         "413": "too large",

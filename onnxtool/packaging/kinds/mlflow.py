@@ -1,4 +1,4 @@
-"""`--for mlflow`: a model folder of MLflow with its onnx flavour, without pyfunc."""
+"""`--for mlflow`: a model folder of MLflow with its onnx flavour, and pyfunc for `mlflow models serve`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,13 @@ class MlFlow(PackageKind):
                     "onnx_session_options": {"intra_op_num_threads": subject.figures.threads},
                     "onnx_version": subject.versions["onnx"],
                     "providers": ["CPUExecutionProvider"],
-                }
+                },
+                "python_function": {
+                    "data": MODEL,
+                    "env": {"conda": "conda.yaml", "virtualenv": "python_env.yaml"},
+                    "loader_module": "mlflow.onnx",
+                    "python_version": python,
+                },
             },
             "mlflow_version": mlflow,
             "model_size_bytes": io.total_bytes(folder / MODEL),

@@ -15,6 +15,7 @@ from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.packaging.browser_runner import BrowserRunner, find_browser
 from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject, filled
 from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.output_folder import RUNTIME_PACKAGE
 from onnxtool.report.package import Started
 from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -71,7 +72,7 @@ class Web(PackageKind):
         for name in _RUNTIME:
             (folder / "runtime" / name).write_bytes((runtime / "dist" / name).read_bytes())
         licence = {k: read_json(runtime / "package.json").get(k) for k in ("name", "version", "license", "repository")}
-        (folder / "runtime" / "package.json").write_text(json.dumps(licence, indent=2) + "\n", encoding="utf-8")
+        (folder / RUNTIME_PACKAGE).write_text(json.dumps(licence, indent=2) + "\n", encoding="utf-8")
         values = {
             "NAME": html.escape(subject.name),
             "INPUTS": json.dumps(_specs(subject.inputs)),
