@@ -60,7 +60,7 @@ class MlFlow(PackageKind):
         }
         if all(not isinstance(s.dtype, str) for s in (*subject.inputs, *subject.outputs)):
             document["signature"] = {
-                "inputs": json.dumps(_schema(subject.inputs)),
+                "inputs": json.dumps(_columns(subject.inputs) or _schema(subject.inputs)),
                 "outputs": json.dumps(_schema(subject.outputs)),
                 "params": None,
             }
@@ -86,6 +86,13 @@ class MlFlow(PackageKind):
         python, words = interpreter(folder, fresh)
         specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
         return ScriptRunner(python, folder, *specs), Started(f"mlflow.onnx.load_model in {words}")
+
+
+def _columns(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    """A table whose columns have names, for data frames, whose numbers are doubles; nothing for other models."""
+    if len(specs) != 1 or not specs[0].columns or specs[0].dtype not in ("float32", "float64"):
+        return []
+    return [{"name": name, "type": "double", "required": True} for name in specs[0].columns]
 
 
 def _schema(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

@@ -37,6 +37,24 @@ DEPENDENT = {
     "{ y, m1, v1 = BatchNormalization<training_mode = 1>(x, o, v, v, o) }",
     "scatter": "<int64[1,1] i = {0}> { w = Constant<value_ints = [0]>() h = Gather<axis = 0>(x, w) "
     'y = ScatterND<reduction = "add">(x, i, h) }',
+    "l1": "{ " + AXES + "s = ReduceL1(x, a) y = Div(x, s) }",
+    "log sum exp": "{ " + AXES + "s = ReduceLogSumExp(x, a) y = Sub(x, s) }",
+    "product": "{ " + AXES + "s = ReduceProd(x, a) y = Mul(x, s) }",
+    "sum of squares": "{ " + AXES + "s = ReduceSumSquare(x, a) r = Sqrt(s) y = Div(x, r) }",
+    "least": "{ " + AXES + "s = ReduceMin(x, a) y = Sub(x, s) }",
+    "log softmax": "{ y = LogSoftmax<axis = 0>(x) }",
+    "largest row": "{ i = ArgMax<axis = 0, keepdims = 0>(x) f = Cast<to = 1>(i) y = Add(x, f) }",
+    "sorted": "<int64 zero = {0}> { s = Shape<start = 0, end = 1>(x) y, i = TopK<axis = 0>(x, s) }",
+    "backward cumsum": "<int64 zero = {0}> { y = CumSum<reverse = 1, exclusive = 1>(x, zero) }",
+    "scattered": "<int64[1,6] i = {0, 0, 0, 0, 0, 0}, float[1,6] u = {1, 2, 3, 4, 5, 6}> "
+    "{ y = ScatterElements<axis = 0>(x, i, u) }",
+    "far maximum": "<float c = {1000}> { d = Sub(x, c) f = ReduceMax<keepdims = 0>(d) r = Relu(f) y = Add(x, r) }",
+    "step far out": "<float c = {30000}> { " + AXES + "g = Greater(x, c) f = Cast<to = 1>(g) s = ReduceSum(f, a) "
+    "y = Add(x, s) }",
+    "rolled": "<int64[1] b = {1}, int64[1] e = {9999}, int64[1] zero = {0}> { " + AXES + "t = Slice(x, b, e, a) "
+    "h = Slice(x, zero, b, a) y = Concat<axis = 0>(t, h) }",
+    "moved into columns": "<int64[2] s = {6, -1}> { h = Reshape(x, s) c = Constant<value_ints = [1]>() "
+    "r = ReduceSum<keepdims = 0>(h, c) y = Add(x, r) }",
 }
 INDEPENDENT = {
     "relu": "{ y = Relu(x) }",
@@ -46,6 +64,17 @@ INDEPENDENT = {
     "cut": "<int64[1] b = {1}, int64[1] e = {4}> { y = Slice(x, b, e, b) }",
     "reshaped": "<int64[3] s = {-1, 2, 3}, int64[2] t = {-1, 6}> "
     "{ h = Reshape(x, s) i = Transpose<perm = [0, 2, 1]>(h) y = Reshape(i, t) }",
+    "convolution": "<int64[3] s = {-1, 2, 3}, int64[2] t = {-1, 4}, float[2,2,2] w = {1, 2, 3, 4, 5, 6, 7, 8}> "
+    "{ h = Reshape(x, s) c = Conv(h, w) y = Reshape(c, t) }",
+    "normed": "<float[6] o = {1, 2, 3, 4, 5, 6}> { y = LayerNormalization(x, o) }",
+    "batch norm of inference": "<float[6] o = {1, 2, 3, 4, 5, 6}> { y = BatchNormalization(x, o, o, o, o) }",
+    "cumsum": "<int64 one = {1}> { y = CumSum(x, one) }",
+    "largest": "<int64[1] two = {2}> { y, i = TopK<axis = 1>(x, two) }",
+    "gated": "<float c = {1000}> { g = Greater(x, c) n = Neg(x) y = Where(g, n, x) }",
+    "two parts": "{ a, b = Split<axis = 1, num_outputs = 2>(x) y = Concat<axis = 1>(b, a) }",
+    "attention of columns": "<int64[3] s = {-1, 2, 3}, int64[2] t = {-1, 6}> "
+    "{ h = Reshape(x, s) k = Transpose<perm = [0, 2, 1]>(h) g = MatMul(h, k) p = Softmax(g) m = MatMul(p, h) "
+    "y = Reshape(m, t) }",
     "turned over and back": "{ t = Transpose<perm = [1, 0]>(x) r = Exp(t) y = Transpose<perm = [1, 0]>(r) }",
 }
 

@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from onnxtool.cli.views import serving
 from onnxtool.cli.views.view import Verdict
+from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.folder_runner import open_package
+from onnxtool.packaging.kinds.mlflow import _columns
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import clean_environment
 
@@ -78,24 +82,57 @@ def test_kserve_starts_the_container_of_the_package(tiny: Path, tmp_path: Path) 
     assert (tmp_path / "out" / "Dockerfile").is_file()
 
 
-def test_mlflow_finds_only_its_onnx_flavour(tiny: Path, tmp_path: Path) -> None:
+def test_mlflow_finds_its_onnx_flavour_and_pyfunc(tiny: Path, tmp_path: Path) -> None:
     package(tiny, tmp_path / "out", kinds=["mlflow"])
     document = yaml.safe_load((tmp_path / "out" / "MLmodel").read_text())
-    assert list(document["flavors"]) == ["onnx"]
-    assert (tmp_path / "out" / document["flavors"]["onnx"]["data"]).is_file()
+    assert document["flavors"]["python_function"]["loader_module"] == "mlflow.onnx"
+    for flavour in document["flavors"].values():
+        assert (tmp_path / "out" / flavour["data"]).is_file()
+    for file in document["flavors"]["python_function"]["env"].values():
+        assert (tmp_path / "out" / file).is_file()
     (tensor,) = json.loads(document["signature"]["inputs"])
     assert tensor == {"name": "x", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 3]}}
     pinned = (tmp_path / "out" / "requirements.txt").read_text().split()
     assert yaml.safe_load((tmp_path / "out" / "conda.yaml").read_text())["dependencies"][-1] == {"pip": pinned}
 
 
+def test_mlflow_takes_data_frames_where_columns_have_names() -> None:
+    specs = [TensorSpec("x", np.dtype("float32"), ("n", 2), columns=("age", "size"))]
+    assert [(c["name"], c["type"]) for c in _columns(specs)] == [("age", "double"), ("size", "double")]
+    assert not _columns([replace(specs[0], columns=())]) and not _columns(specs * 2)
+    assert not _columns([replace(specs[0], dtype=np.dtype("int64"))])
+
+
+_PYFUNC = """
+import sys, mlflow, numpy as np
+model = mlflow.pyfunc.load_model(sys.argv[1])
+print(model.predict({"x": np.float32([[1, 2, 3]])})["y"].tolist())
+"""
+
+
 @pytest.mark.skipif("MLFLOW_PYTHON" not in os.environ, reason="MLFLOW_PYTHON does not name a Python with mlflow")
 def test_mlflow_itself_loads_the_model(tiny: Path, tmp_path: Path) -> None:
     """mlflow wants other versions than ours at times, so that it has an environment of its own."""
     package(tiny, tmp_path / "out", kinds=["mlflow"])
-    command = [os.environ["MLFLOW_PYTHON"], "-B", str(tmp_path / "out" / "smoke_test.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
-    assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
+    for arguments, said in (
+        ([str(tmp_path / "out" / "smoke_test.py")], "equal\n"),
+        (["-c", _PYFUNC], "[[0.0, 8.5]]\n"),
+    ):
+        command = [os.environ["MLFLOW_PYTHON"], "-B", *arguments, str(tmp_path / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+        assert done.returncode == 0 and done.stdout.endswith(said), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["kserve", "mlflow", "azureml", "ort", "triton"])
+def test_the_bill_of_materials_lists_what_the_folder_installs(tiny: Path, tmp_path: Path, kind: str) -> None:
+    package(tiny, tmp_path / "out", kinds=[kind])
+    parts = json.loads((tmp_path / "out" / "sbom.cdx.json").read_text())["components"]
+    file = tmp_path / "out" / "requirements.txt"
+    wanted = set(file.read_text().split()) if file.exists() else set()
+    if kind == "azureml":
+        wanted.add("azureml-inference-server-http==1.5.1")
+    assert {f"{part['name']}=={part['version']}" for part in parts} == wanted and (wanted or kind == "triton")
+    assert all(part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}" for part in parts)
 
 
 def test_azures_script_answers_as_the_file(tiny: Path, tmp_path: Path) -> None:

@@ -133,6 +133,8 @@ def test_without_a_browser_the_report_says_so(
     types = (tmp_path / "page" / "model.d.ts").read_text()
     assert '"x": Tensor<Float32Array>;' in types and "float32[batch, 3]" in types
     assert json.loads((tmp_path / "page" / "runtime" / "package.json").read_text())["license"] == "MIT"
+    (part,) = json.loads((tmp_path / "page" / "sbom.cdx.json").read_text())["components"]
+    assert part["purl"] == "pkg:npm/onnxruntime-web@1.0.0"
     for name in ("index.html", "test.html", "model.js"):
         text = (tmp_path / "page" / name).read_text()
         assert "@" not in text and "https://" not in text
