@@ -111,6 +111,16 @@ class ColumnNoise:
         kept = self.sums.get(len(a))
         self.sums[len(a)] = parts if kept is None else kept + parts
 
+    @property
+    def together(self) -> float | None:
+        """Signal-to-noise ratio of all columns together, each without its mean, dB; None without either."""
+        parts = [
+            (np.maximum(squares / count - (total / count) ** 2, 0).sum(), (noise / count).sum())
+            for count, total, squares, noise, _ in self.sums.values()
+        ]
+        signal, noise = (float(sum(part)) for part in zip(*parts, strict=True)) if parts else (0.0, 0.0)
+        return 10 * float(np.log10(signal / noise)) if signal > 0 and noise > 0 else None
+
     def decibels(self, *, alike: bool = False) -> list[tuple[int, float]]:
         """(column, signal-to-noise ratio in dB) of every column that carries information, the worst first.
 

@@ -164,7 +164,10 @@ class OutputStatistics:
         """
         if self.kind in (OutputKind.CLASSES, OutputKind.DETECTIONS) or self.one_length:
             return None
-        found = self.columns.decibels(alike=self.kind in (OutputKind.SCORES, OutputKind.VECTORS))
+        if self.kind is OutputKind.VECTORS:
+            together = self.columns.together  # who compares vectors adds up their columns
+            return None if together is None else (self.name, together)
+        found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
         if not found:
             return None
         column, ratio = found[0]

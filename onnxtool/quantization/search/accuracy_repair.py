@@ -11,10 +11,10 @@ from onnxtool import progress
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.evaluation.output_statistics import CLASSES_DB, VALUES_DB
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_refinement import LESS_NOISE
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import macs
 
+LESS_NOISE = 0.9  # what one candidate must have of another's noise to be clearly quieter
 _PER_NODE = 0.5  # what the conversions around a node in float cost, in multiply-accumulates of the mean node
 
 

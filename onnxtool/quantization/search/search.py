@@ -84,7 +84,7 @@ def search(
     if target is not None:
         cost = macs(nodes, seen)
         guess = rule_of_thumb(cost) if table is None else estimate_by(table, nodes, cost)
-    samples = None if measured is None else _timely(measured, clock, "condition")
+    samples = None if measured is None else _timely(measured, clock, "moves")
     evaluator = CandidateEvaluator(
         job, budget, judge, reference, seen, guess, CalibrationCache(job.prepared, seen, samples), clock
     )

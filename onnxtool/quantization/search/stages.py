@@ -1,12 +1,15 @@
 """The search of `auto`: the fastest recipe on this machine that keeps the accuracy budget, found by measuring.
 
-1. Families: a handful of whole-model recipes (static or dynamic, which operators, one weight scale or one per
-   channel), each judged and timed beside the float model.
-2. Conditioning: smoothing, equalization and bias correction, where accuracy is short and they help.
-3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
-4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
-5. What differs from the best in one choice is tried, so that two searches end at the same.
-6. The winner is the fastest within the budget; among equally fast ones the most accurate, or the smallest of those that
+A recipe is a point: in which way each node runs, one weight scale or one for each channel, what is fused, which weights
+are stored in fewer bits, what is done against the error of rounding.
+
+1. Starting points: a handful of whole-model recipes and the float model, each judged and timed beside the float model.
+2. Moves: from the leaders (the fastest within the budget, the fastest that could be brought back within it, and the
+   fastest of each way to run nodes) all that differs in one choice is tried, until nothing is left that may help or the
+   time is over. What surely gained nothing from one candidate is not tried from another.
+3. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do;
+   moves go on from there.
+4. The winner is the fastest within the budget; among equally fast ones the most accurate, or the smallest of those that
    are accurate enough. It is timed once more, and nothing is written unless it beats float.
 """
 
@@ -19,25 +22,12 @@ from functools import partial
 import onnx_ir as ir
 
 from onnxtool import progress
-from onnxtool.quantization.algorithms.qdq_placement import is_product
+from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget, Samples
-from onnxtool.quantization.search.accuracy_refinement import (
-    compacted,
-    compacted_unjudged,
-    condition,
-    with_float_kernels,
-)
-from onnxtool.quantization.search.accuracy_repair import AccuracyRepairs
-from onnxtool.quantization.search.candidates import (
-    MINOR,
-    chosen_by,
-    natural_plan,
-    neighbours,
-    share_of_linear,
-    whole_model_plans,
-)
+from onnxtool.quantization.search.accuracy_repair import LESS_NOISE, AccuracyRepairs
+from onnxtool.quantization.search.candidates import natural_plan, whole_model_plans
 from onnxtool.quantization.search.choice import (
     COMPACTING,
     TIMING_AGAIN,
@@ -50,23 +40,17 @@ from onnxtool.quantization.search.choice import (
     undominated,
 )
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
-from onnxtool.quantization.search.latency_refinement import (
-    CLEARLY_FASTER,
-    with_attention,
-    with_fusions,
-    without_gates,
-    without_groups,
-)
-from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_count
+from onnxtool.quantization.search.moves import CLEARLY_FASTER, Move, Moves, scheme_of
+from onnxtool.quantization.search.node_cost import macs, weight_count
 from onnxtool.quantization.search.side_by_side import ABOUT_AS_FAST, TOO_CLOSE
+from onnxtool.quantization.search.smaller_weights import compacted, compacted_unjudged
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 
 _AS_SMALL = 1.05  # of files about as small, the fastest
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
-_WORTH_FUSING = 1.25  # times the fastest's latency: what fusing may gain more on another plan
-_STEPS = 2  # from the best to what is next to it
+_WORTH_MOVING = 1.25  # times the fastest's latency: what moves may gain more where nodes run in another way
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is not a repair
 _METHODS: tuple[tuple[str, float], ...] = (
     ("minmax", 1.0),
@@ -120,34 +104,29 @@ class RecipeSearch:
     ) -> None:
         self.evaluator, self.budget, self.nodes, self.base = evaluator, budget, nodes, base
         self.static_possible, self.inner = measured is not None, inner
-        self.cost = macs(nodes, evaluator.seen)
-        self.replaced: list[RecipeTrial] = []
-        self.costly: set[frozenset[str]] = set()  # changes that made a candidate clearly slower
+        self.moves = Moves(evaluator, base, nodes, macs(nodes, evaluator.seen), calibrated=self.static_possible)
+        self._left: dict[int, list[Move]] = {}  # moves that were not made, by candidate
         self.sure = False  # the winner has been judged on all samples, not on a first few
         self.stage = "searching recipes"
 
     def run(self) -> SearchOutcome:
-        """All stages, as far as there is time."""
+        """Starting points, moves, repairs and moves from these, as far as there is time."""
         with progress.task("searching recipes") as task:
             self.evaluator.after_trial = partial(self._tell, task)
             self._tell(task, "choosing how ranges are measured")
             self._method()
             self._tell(task, "trying families of recipes")
             self._families()
-            # Whatever is done to these later keeps the fusions.
-            self._fusions()
-            self._tell(task, "smoothing, equalizing, correcting biases")
-            self._condition()
-            self._tell(task, "looking for nodes that do not pay")
-            for trial in self._promising():
-                self._paying(trial)
+            self._float_kernels("families")
+            self._tell(task, "trying what differs in one choice")
+            self._move("moves")
             self._tell(task, "repairing accuracy")
             self.sure = True
             self._repairs()
-            # The optimized float model may itself be faster than what integers give.
-            self._float_kernels()
-            self._tell(task, "trying what is next to the best")
-            self._neighbours()
+            self._tell(task, "trying what differs in one choice")
+            self._move("late moves")
+            if self._winner() is None:
+                self._float_kernels("choice")
             self._tell(task, "choosing")
             return self._choose()
 
@@ -188,22 +167,14 @@ class RecipeSearch:
                 return
 
     def _families(self) -> None:
-        """Whole-model plans, with a scale for each channel; the fastest of them with one for all as well."""
-        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible, self.inner):
+        """Whole-model plans, with a scale for each channel; where nothing is timed, with one for all as well."""
+        for name, plan in whole_model_plans(self.nodes, self.moves.cost, self.static_possible, self.inner):
             for per_channel in (True,) if self.evaluator.times or self.base.form else (True, False):
                 timed = any(t.speed < float("inf") for t in self.evaluator.trials)
                 if timed and not self.evaluator.clock.allows("families", "families of recipes"):
                     return
                 recipe = replace(self.base, plan=plan, per_channel=per_channel)
                 self.evaluator.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
-        fastest = next(self._hopeful(), None)
-        if (
-            fastest is not None
-            and self.evaluator.times
-            and self.evaluator.clock.allows("families", "families of recipes")
-        ):
-            name = fastest.name.replace("per-channel", "per-tensor")
-            self.evaluator.try_out(name, replace(fastest.recipe, per_channel=False))
 
     def _hopeful(self) -> Iterator[RecipeTrial]:
         """What is not so noisy that it could not be repaired, the fastest first."""
@@ -213,102 +184,91 @@ class RecipeSearch:
         self.evaluator.look(trial)
         return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
 
-    def _fusions(self) -> None:
-        """What the fastest leave in float, fused; the second is only tried with what has helped the first."""
-        in_time = self._timely("condition", "fused float operators", 2)
-        fastest = next(self._hopeful(), None)
-        if fastest is None:
-            return
-        fused = with_fusions(self.evaluator, fastest, in_time).recipe.fuse
-        plan = fastest.recipe.plan
-        other = next(
-            (t for t in self._hopeful() if t.recipe.plan != plan and t.speed < _WORTH_FUSING * fastest.speed), None
-        )
-        if other is not None and fused:
-            with_fusions(self.evaluator, other, in_time, (fused,))
-
-    def _promising(self) -> list[RecipeTrial]:
-        """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
-        and the fastest with most nodes on integers, which a few changes can make faster still.
+    def _leaders(self) -> list[RecipeTrial]:
+        """From where to move on: the winner, the fastest that may be brought back within the budget, and the fastest of
+        each way to run nodes that is not far behind.
         """
         winner = self._winner()
-        widest = max((len(t.recipe.plan or {}) for t in self.evaluator.trials), default=0)
-        wide = (t for t in self._hopeful() if 2 * len(t.recipe.plan or {}) > widest)
-        broken = next(self._broken(winner), None)
-        return list({id(t): t for t in (broken, next(wide, None), winner) if t is not None}.values())
-
-    def _condition(self) -> None:
-        """Lessen the error of what may win, where it costs no time; what that replaces is out of the race."""
-        conditioned: list[QuantRecipe] = []
-        for trial in self._promising() if self.static_possible else []:
-            # Fused operators do not change what rounding costs.
-            if trial.integers in conditioned:
-                continue
-            conditioned.append(trial.integers)
-            accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
-            if not (accurate and self._is_within(trial)):
-                linear = share_of_linear(self.nodes, self.cost) > MINOR
-                in_time = self._timely("condition", "smoothing, equalization and bias correction")
-                best = condition(self.evaluator, trial, self._is_within, in_time, linear=linear)
-                self.replaced += [] if best is trial else [trial]
+        found = [winner, next(self._broken(winner), None)]
+        fastest = min((t.speed for t in found if t is not None), default=float("inf"))
+        schemes = {scheme_of(t.recipe) for t in found if t is not None}
+        for trial in self._fastest(len(self.evaluator.trials)):
+            if scheme_of(trial.recipe) not in schemes and trial.speed < _WORTH_MOVING * fastest:
+                schemes.add(scheme_of(trial.recipe))
+                found.append(trial if self._repairable(trial) else None)
+        return list({id(t): t for t in found if t is not None}.values())
 
     def _broken(self, winner: RecipeTrial | None) -> Iterator[RecipeTrial]:
-        """Clearly faster than the winner but beyond the budget, not hopelessly; the fastest first."""
+        """Clearly faster than the winner but beyond the budget, not hopelessly; the fastest first, and none that is
+        clearly noisier than another one about as fast.
+        """
         limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
-        return (t for t in self._hopeful() if t.speed < limit and not self._is_within(t))
+        broken = [t for t in self._fastest(len(self.evaluator.trials)) if t.speed < limit and self._repairable(t)]
+        for trial in broken:
+            quieter = any(
+                _noise(t) < LESS_NOISE * _noise(trial) and t.speed <= ABOUT_AS_FAST * trial.speed for t in broken
+            )
+            if not quieter and not self._is_within(trial):
+                yield trial
 
-    def _paying(self, trial: RecipeTrial) -> None:
-        """Put groups of nodes back to float, and keep what is clearly faster."""
-        in_time = self._timely("paying", "the search for nodes that do not pay")
-        best = without_gates(self.evaluator, trial, in_time)
-        if self.static_possible:
-            products = [n for n in self.evaluator.job.prepared.graph if is_product(n) and chosen_by(self.base, n)]
-            best = with_attention(self.evaluator, best, products, in_time, self.costly)
-        # What breaks the budget is to be repaired, and stretches would take the time for that.
-        groups = group_nodes(self.nodes, self.cost, stretches=self._is_within(trial))
-        without_groups(self.evaluator, best, groups, in_time, self.costly, self.cost)
+    def _move(self, stage: str) -> None:
+        """Make moves from the leaders, one from each in turn, until none is left or the stage is over."""
+        in_time = self._timely(stage, "what differs in one choice")
+        made: dict[int, int] = {}
+        while True:
+            leaders = [t for t in self._leaders() if self._moves_of(t)]
+            if not leaders or not in_time():
+                return
+            trial = min(leaders, key=lambda t: made.get(id(t), 0))
+            made[id(trial)] = made.get(id(trial), 0) + 1
+            move = self._moves_of(trial).pop(0)
+            self.moves.learn(move, trial, self.evaluator.try_out(f"{trial.name}, {move.label}", move.recipe))
+
+    def _moves_of(self, trial: RecipeTrial) -> list[Move]:
+        """Moves that were not made from a candidate and may help; what keeps the budget is not moved beyond it."""
+        within = self._is_within(trial)
+        if id(trial) not in self._left:
+            accurate = within and trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
+            self._left[id(trial)] = list(self.moves.of(trial, accurate=accurate, within=within))
+        left = self._left[id(trial)]
+        while left and (self.moves.is_useless(left[0], trial) or (within and self._breaks(left[0].recipe))):
+            left.pop(0)
+        return left
+
+    def _breaks(self, recipe: QuantRecipe) -> bool:
+        return self.evaluator.breaks(self.evaluator.calibrated(recipe))
 
     def _repairs(self) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
         repairs = AccuracyRepairs(self.evaluator, self.nodes, self._is_within)
         in_time = self._timely("repair", "the repair of accuracy")
-        repairs.of_the_fastest(self._hopeful, in_time)
+        repairs.of_the_fastest(self._repair_order, in_time)
         # Where nothing within the budget is faster than float, even very noisy ones.
         winner = self._winner()
         if winner is None or winner.speed >= 1.0:
             repairs.of_noisy(self._fastest(len(self.evaluator.trials)), in_time)
 
-    def _float_kernels(self) -> None:
-        """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
-        in_time = self._timely("floats", "float kernels")
-        if in_time() or (
-            self._winner() is None and self.evaluator.clock.spent < _LAST_RESORT * self.evaluator.clock.seconds
-        ):
-            winner = self._winner()
-            fastest = winner.speed if winner is not None else float("inf")
-            with_float_kernels(self.evaluator, self.base, self._is_within, in_time, fastest)
+    def _repair_order(self) -> Iterator[RecipeTrial]:
+        """What could be repaired and what is within the budget, the fastest first."""
+        broken = [id(t) for t in self._broken(None)]
+        return (t for t in self._hopeful() if id(t) in broken or self._is_within(t))
 
-    def _neighbours(self) -> None:
-        """What differs from the best in one choice, until none of these steps is clearly faster."""
-        in_time = self._timely("neighbours", "what is next to the best")
-        for _ in range(_STEPS):
-            winner = self._winner()
-            if winner is None or not self.evaluator.times:
+    def _float_kernels(self, stage: str) -> None:
+        """The float model with its weights stored in 8 bits, or 16: it may be faster than what integers give."""
+        if not compactable(self.evaluator.job.prepared.graph):
+            return
+        in_time = self._timely(stage, "float kernels")
+        for bits in (8, 16):
+            late = stage == "choice" and self.evaluator.clock.spent < _LAST_RESORT * self.evaluator.clock.seconds
+            if not late and not in_time():
                 return
-            for name, recipe in neighbours(winner, self.evaluator.trials):
-                if not in_time():
-                    return
-                if not self.evaluator.breaks(self.evaluator.calibrated(recipe)):
-                    self.evaluator.try_out(name, recipe)
-            found = self._winner()
-            if found is None or found.speed > CLEARLY_FASTER * winner.speed:
+            recipe = replace(self.base, plan={}, compact=bits)
+            if self._is_within(self.evaluator.try_out(f"float, weights in {bits} bits", recipe)):
                 return
 
     def _fastest(self, count: int, among: list[RecipeTrial] | None = None) -> list[RecipeTrial]:
         timed = [
-            t
-            for t in (self.evaluator.trials if among is None else among)
-            if t.speed < float("inf") and not t.note and not any(t is r for r in self.replaced)
+            t for t in (self.evaluator.trials if among is None else among) if t.speed < float("inf") and not t.note
         ]
         # Of those that are as fast, the most accurate one that is known.
         return sorted(timed, key=lambda t: (t.speed, noise_share(t.fidelity) if t.fidelity else 1.0))[:count]
@@ -415,3 +375,7 @@ class RecipeSearch:
                 least = least or trial.bytes
                 found.append(trial)
         return min(found, key=lambda t: t.speed, default=None)
+
+
+def _noise(trial: RecipeTrial) -> float:
+    return 1.0 if trial.fidelity is None else noise_share(trial.fidelity)

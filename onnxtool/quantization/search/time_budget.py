@@ -10,11 +10,9 @@ _SHARES = {
     "calibration": 0.25,
     "judging": 0.35,
     "families": 0.35,
-    "condition": 0.5,
-    "paying": 0.65,
+    "moves": 0.6,
     "repair": 0.75,
-    "floats": 0.8,
-    "neighbours": 0.87,
+    "late moves": 0.87,
     "choice": 1.0,
 }
 # Candidates' worth of time that the other stages leave to the choice: timing the leaders, smaller float weights.

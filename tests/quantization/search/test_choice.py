@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search import accuracy_refinement as refinement
-from onnxtool.quantization.search.accuracy_refinement import _as_accurate
+from onnxtool.quantization.search import smaller_weights as refinement
 from onnxtool.quantization.search.accuracy_repair import AccuracyRepairs
 from onnxtool.quantization.search.choice import (
     COMPACTING,
@@ -24,6 +23,7 @@ from onnxtool.quantization.search.choice import (
     undominated,
 )
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
+from onnxtool.quantization.search.smaller_weights import _as_accurate
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
@@ -151,7 +151,7 @@ def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
     monkeypatch.setattr(AccuracyRepairs, "of_the_fastest", lambda *_: asked.append("fastest"))
     monkeypatch.setattr(AccuracyRepairs, "of_noisy", lambda *_: asked.append("noisy"))
     found: Any = object.__new__(RecipeSearch)
-    found.evaluator, found.nodes, found.replaced = SimpleNamespace(trials=[]), [], []
+    found.evaluator, found.nodes = SimpleNamespace(trials=[]), []
     found._winner = lambda: winner
     found._repairs()
     assert asked == (["fastest", "noisy"] if rescued else ["fastest"])
@@ -247,3 +247,23 @@ def test_what_was_timed_quickly_alone_has_to_leave_room() -> None:
     assert is_faster(latency(0.98, 0.01), True) and not is_faster(latency(0.98, 0.01), False)
     assert is_faster(latency(0.9, 0.04), False) and not is_faster(latency(0.9, 0.05), False)
     assert not is_faster(latency(0.98, 0.02), True)
+
+
+@pytest.mark.parametrize(("bits", "low", "db", "kept"), [(8, 0.51, 32, 8), (8, 0.52, 32, 0), (8, 0.51, 29, 16)])
+def test_smaller_float_weights_are_timed_beside_the_winner(bits: int, low: float, db: float, kept: int) -> None:
+    winner, asked = trial("winner", db=30.0), list[list[str]]()
+    winner.recipe = QuantRecipe(mode="auto", plan={"a": "static"})
+
+    def try_out(name: str, recipe: QuantRecipe, *, timed: bool) -> RecipeTrial:
+        assert not timed
+        made = trial(name, db=db - 4 if recipe.compact == bits else 30)
+        made.recipe = recipe
+        return made
+
+    def time_again(trials: list[RecipeTrial]) -> None:
+        asked.append([t.recipe.compact for t in trials])  # type: ignore[misc]
+        trials[1].latency = LatencyRatio(low + 0.01, low, low + 0.02, 1.0, low, 1)
+
+    found: Any = SimpleNamespace(built=lambda _: SimpleNamespace(spare=9), try_out=try_out, time_again=time_again)
+    assert refinement.compacted(found, winner, lambda _: True).recipe.compact == kept
+    assert all(first == 0 for first, _ in asked), "beside the winner"

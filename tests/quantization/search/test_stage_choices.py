@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,12 +23,11 @@ def names(trials: list[RecipeTrial]) -> list[str]:
 
 def test_the_fastest_are_those_that_were_timed_and_are_in_the_race() -> None:
     evaluator = Lab(
-        slow=(0.6, 30, 30), fast=(0.4, 30, 30), noted=(0.3, 30, 30), untimed=(0.2, 30, 30), gone=(0.1, 30, 30)
+        slow=(0.6, 30, 30), fast=(0.4, 30, 30), noted=(0.3, 30, 30), untimed=(0.2, 30, 30), first=(0.1, 30, 30)
     )
     evaluator.trials[2].note, evaluator.trials[3].latency = "it does not load", None
     found: Any = search(evaluator)
-    found.replaced = [evaluator.trials[4]]
-    assert names(found._fastest(9)) == ["fast", "slow"] and names(found._fastest(1)) == ["fast"]
+    assert names(found._fastest(9)) == ["first", "fast", "slow"] and names(found._fastest(1)) == ["first"]
     assert names(found._fastest(9, [evaluator.trials[0]])) == ["slow"]
 
 
@@ -39,60 +38,27 @@ def test_of_the_equally_fast_the_one_that_is_known_to_be_accurate_comes_first() 
     assert names(search(evaluator)._fastest(9)) == ["quiet", "noisy", "unknown"]
 
 
-def test_promising_are_the_fastest_broken_the_fastest_wide_and_the_winner() -> None:
-    evaluator = Lab(narrow=(0.3, 10, 10), lost=(0.2, 3, 3), wide=(0.5, 30, 30), best=(0.45, 36, 36), slow=(0.6, 10, 10))
-    evaluator.trials[2].recipe = QuantRecipe(plan=WIDE)
-    assert names(search(evaluator)._promising()) == ["narrow", "wide", "best"]
+def test_leaders_are_the_winner_the_fastest_broken_and_the_fastest_of_each_scheme() -> None:
+    evaluator = Lab(
+        lost=(0.2, 3, 3), broken=(0.3, 10, 10), best=(0.45, 36, 36), mixed=(0.374, 20, 20), far=(0.375, 36, 36)
+    )
+    evaluator.trials[3].recipe = QuantRecipe(plan={"a": "static", "b": "dynamic"})
+    evaluator.trials[4].recipe = QuantRecipe(plan={"a": "dynamic"})
+    assert names(search(evaluator)._leaders()) == ["far", "broken", "mixed"]
     evaluator = Lab(best=(0.45, 36, 36))
-    assert names(search(evaluator)._promising()) == ["best"], "each once"
+    assert names(search(evaluator)._leaders()) == ["best"], "each once"
     evaluator = Lab(broken=(0.455, 10, 10), best=(0.459, 36, 36))
-    assert names(search(evaluator)._promising()) == ["broken", "best"]
-    evaluator.trials[1].recipe = QuantRecipe(plan={"a": "static", "b": "static"})
-    assert names(search(evaluator)._promising()) == ["best"], "the broken one is not clearly faster, and half as wide"
+    assert names(search(evaluator)._leaders()) == ["best"], "the broken one is not clearly faster"
+    evaluator = Lab(best=(0.4, 36, 36), near=(0.499, 30, 30), behind=(0.5, 30, 30))
+    for trial, how in zip(evaluator.trials[1:], ("dynamic", "blocks"), strict=True):
+        trial.recipe = QuantRecipe(plan={"a": cast(Any, how)})
+    assert names(search(evaluator)._leaders()) == ["best", "near"]
 
 
-@pytest.mark.parametrize(
-    ("db", "tried"), [(35.0, []), (34.9, ["known"]), (10.0, ["known"])], ids=["accurate", "within", "broken"]
-)
-def test_what_is_accurate_enough_is_not_conditioned(
-    db: float, tried: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluator = Lab(known=(0.5, db, db))
-    asked: list[Any] = []
-
-    def condition(_: Any, trial: RecipeTrial, *__: Any, linear: bool) -> RecipeTrial:
-        asked.append((trial.name, linear))
-        return RecipeTrial("better", trial.recipe)
-
-    monkeypatch.setattr(module, "condition", condition)
-    monkeypatch.setattr(module, "share_of_linear", lambda *_: 0.11)
-    found: Any = search(evaluator)
-    found._condition()
-    assert [name for name, _ in asked] == tried and all(linear for _, linear in asked)
-    assert names(found.replaced) == tried, "what a better one replaces is out of the race"
-    found.static_possible = False
-    found._condition()
-    assert len(asked) == len(tried), "without data nothing is conditioned"
-
-
-def test_a_linear_layer_of_little_work_is_not_smoothed_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-
-    def condition(_: Any, trial: RecipeTrial, *__: Any, linear: bool) -> RecipeTrial:
-        asked.append(linear)
-        return trial
-
-    monkeypatch.setattr(module, "condition", condition)
-    monkeypatch.setattr(module, "share_of_linear", lambda *_: 0.1)
-    evaluator = Lab(known=(0.5, 10, 10), fused=(0.51, 10, 10))
-    evaluator.trials[1].recipe = QuantRecipe(plan=WIDE, fuse="all")
-    found: Any = search(evaluator)
-    found._condition()
-    assert asked == [False, False] and found.replaced == []
-    evaluator.trials[1].recipe = QuantRecipe(plan=evaluator.trials[0].recipe.plan, fuse="all")
-    asked.clear()
-    found._condition()
-    assert len(asked) == 1, "fused operators do not change what rounding costs"
+@pytest.mark.parametrize(("speed", "db", "first"), [(0.515, 11, "quiet"), (0.516, 11, "noisy"), (0.51, 10.4, "noisy")])
+def test_of_broken_ones_about_as_fast_the_quieter_goes_on(speed: float, db: float, first: str) -> None:
+    evaluator = Lab(noisy=(0.5, 10, 10), quiet=(speed, db, db))
+    assert named(next(search(evaluator)._broken(None), None)) == first
 
 
 class Chosen:

@@ -16,6 +16,7 @@ from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.choice import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.evaluator import RecipeTrial
+from onnxtool.quantization.search.moves import Move
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -71,10 +72,27 @@ class Lab:
         return self.trials[-1]
 
 
+class Given:
+    """Moves as they are told, and which of them were learned of."""
+
+    def __init__(self, *labels: str) -> None:
+        self.labels, self.cost, self.learned = labels, {}, []  # type: ignore[var-annotated]
+        self.useless: set[str] = set()
+
+    def of(self, trial: RecipeTrial, *, accurate: bool, within: bool) -> list[Move]:
+        return [Move(n, replace(trial.recipe, exclude=(*trial.recipe.exclude, n)), n) for n in self.labels]
+
+    def is_useless(self, move: Move, _: RecipeTrial) -> bool:
+        return move.key in self.useless
+
+    def learn(self, move: Move, before: RecipeTrial, after: RecipeTrial) -> None:
+        self.learned.append((move.label, before.name, after.name))
+
+
 def search(evaluator: Lab, *, sure: bool = False) -> RecipeSearch:
     found: Any = object.__new__(RecipeSearch)
-    found.evaluator, found.budget, found.sure, found.replaced = evaluator, AccuracyBudget(), sure, []
-    found.base, found.nodes, found.cost, found.static_possible, found.inner = QuantRecipe(), [], {}, True, []
+    found.evaluator, found.budget, found.sure, found.moves = evaluator, AccuracyBudget(), sure, Given()
+    found.base, found.nodes, found.static_possible, found.inner, found._left = QuantRecipe(), [], True, [], {}
     return cast(RecipeSearch, found)
 
 
@@ -152,37 +170,44 @@ def test_of_accurate_ones_that_timing_does_not_tell_apart_the_smallest_wins(
     assert named(search(evaluator)._winner()) == "fast", "it is surely slower"
 
 
-def test_the_other_granularity_is_tried_on_the_fastest_family_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_timed_families_are_tried_in_both_granularities(monkeypatch: pytest.MonkeyPatch) -> None:
     families = [("static", PLAN), ("dynamic MatMul", {"a": "dynamic"})]
     monkeypatch.setattr(module, "whole_model_plans", lambda *_: families)
     evaluator = Lab()
-    evaluator.known = {"static, per-channel": (0.4, 2, 2), "dynamic MatMul, per-channel": (0.5, 30, 30)}
     search(evaluator)._families()
-    assert evaluator.tried == ["static, per-channel", "dynamic MatMul, per-channel", "dynamic MatMul, per-tensor"]
-    assert not evaluator.trials[-1].recipe.per_channel and evaluator.trials[-1].recipe.plan == {"a": "dynamic"}
+    assert evaluator.tried == ["static, per-channel", "dynamic MatMul, per-channel"], "the other one is a move"
     untimed = Lab()
     untimed.times = False
     search(untimed)._families()
-    assert len(untimed.tried) == 4, "nothing is timed, so that all are tried"
+    assert len(untimed.tried) == 4
 
 
-@pytest.mark.parametrize(("helps", "speed", "tried"), [("all", 0.62, 2), ("", 0.62, 1), ("all", 0.63, 1)])
-def test_on_another_plan_only_the_fusion_that_has_helped_is_tried(
-    helps: str, speed: float, tried: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluator = Lab(static=(0.5, 30, 30), same=(0.51, 30, 30), dynamic=(speed, 30, 30))
-    evaluator.trials[2].recipe = QuantRecipe(plan={"a": "dynamic"})
-    asked: list[tuple[str, Any]] = []
+def test_moves_are_made_from_each_leader_in_turn_and_from_what_they_come_to() -> None:
+    evaluator = Lab(fast=(0.5, 40, 40), dynamic=(0.6, 30, 30), behind=(0.63, 30, 30))
+    evaluator.trials[1].recipe = QuantRecipe(plan={"a": "dynamic"})
+    evaluator.trials[2].recipe = QuantRecipe(plan={"a": "blocks"})
+    found: Any = search(evaluator)
+    found.moves = Given("p", "q")
+    evaluator.known = {**evaluator.known, "fast, p": (0.52, 40, 40), "dynamic, p": (0.45, 40, 40)}
+    found._move("moves")
+    assert evaluator.tried[:2] == ["fast, p", "dynamic, p"], "the third is more than a quarter slower"
+    assert "dynamic, p, q" in evaluator.tried and found.moves.learned[0] == ("p", "fast", "fast, p")
+    assert not any("behind" in name for name in evaluator.tried)
 
-    def fusions(_: Any, trial: RecipeTrial, __: Any, choices: Any = None) -> RecipeTrial:
-        asked.append((trial.name, choices))
-        return RecipeTrial("fused", QuantRecipe(fuse=cast(Any, helps)))
 
-    monkeypatch.setattr(module, "with_fusions", fusions)
-    search(evaluator)._fusions()
-    assert asked == [("static", None), ("dynamic", ("all",))][:tried]
-    search(Lab())._fusions()
-    assert len(asked) == tried
+def test_moves_that_are_useless_or_break_the_budget_are_not_made_and_none_without_time() -> None:
+    evaluator = Lab(fast=(0.5, 40, 40))
+    found: Any = search(evaluator)
+    found.moves = Given("useless", "broken", "good")
+    found.moves.useless = {"useless"}
+    evaluator.broken = [replace(evaluator.trials[0].recipe, exclude=("broken",))]
+    evaluator.known["fast, good"] = (0.6, 40, 40)
+    evaluator.clock.allows = lambda *_: False
+    found._move("moves")
+    assert evaluator.tried == []
+    evaluator.clock.allows = lambda *_: True
+    found._move("moves")
+    assert evaluator.tried == ["fast, good"]
 
 
 def test_the_smallest_within_the_budget_is_looked_for_from_below() -> None:
@@ -228,17 +253,6 @@ def test_other_range_methods_are_not_tried_where_the_first_loses_nothing(best: f
     found.nodes = [ir.node("Gemm", [ir.Value(name="x"), weight], name="a")]
     found._method()
     assert len(evaluator.tried) == tried
-
-
-def test_what_is_next_to_the_best_is_not_tried_with_integers_that_break_the_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lost, new = QuantRecipe(plan=PLAN, smooth=0.5), QuantRecipe(plan=PLAN, smooth=0.75)
-    monkeypatch.setattr(module, "neighbours", lambda *_: [("lost", lost), ("new", new)])
-    evaluator = Lab(best=(0.4, 40, 40))
-    evaluator.broken = [lost]
-    search(evaluator, sure=True)._neighbours()
-    assert evaluator.tried == ["new"]
 
 
 def test_candidates_whose_integers_break_the_budget_do_not_win() -> None:

@@ -26,7 +26,7 @@ def started(ago: float, limit: float = 100.0) -> TimeBudget:
 def test_a_stage_ends_at_its_share_of_the_limit() -> None:
     assert started(10).allows("families")
     assert not started(40).allows("families")
-    assert started(40).allows("condition")
+    assert started(40).allows("moves")
     assert not started(101).allows("choice")
 
 
@@ -57,11 +57,9 @@ STAGES = {
     "calibration": 25,
     "judging": 35,
     "families": 35,
-    "condition": 50,
-    "paying": 65,
+    "moves": 60,
     "repair": 75,
-    "floats": 80,
-    "neighbours": 87,
+    "late moves": 87,
     "choice": 100,
 }
 
@@ -93,8 +91,8 @@ def test_what_is_left_and_spent_and_when_stages_end() -> None:
     clock = started(30)
     assert clock.spent == pytest.approx(30, abs=1) and clock.left == pytest.approx(70, abs=1)
     assert started(130).left == 0
-    ends = {stage: clock.moment(stage) - clock.began for stage in ("calibration", "judging", "condition", "choice")}
-    assert ends == pytest.approx({"calibration": 25, "judging": 35, "condition": 50, "choice": 100})
+    ends = {stage: clock.moment(stage) - clock.began for stage in ("calibration", "judging", "moves", "choice")}
+    assert ends == pytest.approx({"calibration": 25, "judging": 35, "moves": 60, "choice": 100})
 
 
 def test_the_dearest_of_the_last_three_candidates_tells_what_the_next_one_costs() -> None:
