@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import float_constant
 from onnxtool.quantization.algorithms.bias_correction import correctable
 from onnxtool.quantization.algorithms.cross_layer_equalization import has_pairs
+from onnxtool.quantization.algorithms.float_fusions import FUSIONS
 from onnxtool.quantization.algorithms.qdq_placement import is_product
 from onnxtool.quantization.algorithms.smooth_quant import LINEAR
 from onnxtool.quantization.apply_recipe import placement_of
@@ -22,12 +23,13 @@ from onnxtool.quantization.search.node_cost import STRETCH, group_nodes
 
 CLEARLY_FASTER = 0.985  # what a change must gain to count: above the noise of a quick timing
 _NOISIER_DB = 6.0  # so much more noise is not worth a try on another candidate, unless there is little of it
+_GRANULARITIES = ("per-channel", "per-tensor")
 _GATES = ("Sigmoid", "HardSigmoid")
 _STRENGTHS = (0.5, 0.75)  # of smoothing
 
 
 @dataclass(frozen=True)
-class Move:
+class RecipeMove:
     """A recipe that differs from another one in one choice.
 
     Attributes:
@@ -43,12 +45,19 @@ class Move:
     quieter: bool = False
 
 
+def renamed(name: str, label: str) -> str:
+    """What sets a candidate apart after a move: its parts, one of them replaced where the move is along the same axis."""
+    axes = (_GRANULARITIES, tuple(f"{fuse} fused" for fuse in FUSIONS))
+    replaced = next((axis for axis in axes if label in axis), ())
+    return ", ".join([*(part for part in name.split(", ") if part not in replaced), label])
+
+
 def scheme_of(recipe: QuantRecipe) -> frozenset[NodePlan]:
     """In which ways its nodes run: a fusion that gains between dynamic integers may cost between static ones."""
     return frozenset((recipe.plan or {}).values())
 
 
-class Moves:
+class RecipeMoves:
     """The choices that a model has, and what was learned of them on the way."""
 
     def __init__(
@@ -68,7 +77,7 @@ class Moves:
         self._linear = share_of_linear(nodes, cost) > MINOR
         self._useless: set[Hashable] = set()
 
-    def of(self, trial: RecipeTrial, *, accurate: bool, within: bool) -> Iterator[Move]:
+    def of(self, trial: RecipeTrial, *, accurate: bool, within: bool) -> Iterator[RecipeMove]:
         """The moves from a candidate; those for speed first where it keeps the budget, else those for accuracy.
 
         Args:
@@ -80,11 +89,11 @@ class Moves:
         quieter = () if accurate else tuple(self._quieter(trial.recipe))
         yield from (*faster, *quieter) if within else (*quieter, *faster)
 
-    def is_useless(self, move: Move, trial: RecipeTrial) -> bool:
+    def is_useless(self, move: RecipeMove, trial: RecipeTrial) -> bool:
         """Whether the same move has surely gained nothing from another candidate whose nodes run in the same ways."""
         return (scheme_of(trial.recipe), move.key) in self._useless
 
-    def learn(self, move: Move, before: RecipeTrial, after: RecipeTrial) -> None:
+    def learn(self, move: RecipeMove, before: RecipeTrial, after: RecipeTrial) -> None:
         """Remember a move that surely gained nothing, or cost much accuracy: it is not made from other candidates."""
         lowest = after.latency.low if after.latency is not None else after.speed
         idle = not move.quieter and lowest > CLEARLY_FASTER * before.speed
@@ -95,18 +104,18 @@ class Moves:
         if idle or noisier:
             self._useless.add((scheme_of(before.recipe), move.key))
 
-    def _fusions(self, recipe: QuantRecipe) -> Iterator[Move]:
+    def _fusions(self, recipe: QuantRecipe) -> Iterator[RecipeMove]:
         for fuse in self.evaluator.fusable if self.evaluator.times else ():
             if fuse != recipe.fuse:
-                yield Move(f"{fuse} fused", replace(recipe, fuse=fuse), fuse)
+                yield RecipeMove(f"{fuse} fused", replace(recipe, fuse=fuse), fuse)
 
-    def _granularity(self, recipe: QuantRecipe) -> Iterator[Move]:
+    def _granularity(self, recipe: QuantRecipe) -> Iterator[RecipeMove]:
         if recipe.plan and self.evaluator.times:
-            label = "per-tensor" if recipe.per_channel else "per-channel"
+            label = _GRANULARITIES[recipe.per_channel]
             other: dict[str, Any] = {"per_channel": not recipe.per_channel, "per_tensor_nodes": (), "shifts": None}
-            yield Move(f"{label} weights", replace(recipe, **other), label)
+            yield RecipeMove(label, replace(recipe, **other), label)
 
-    def _other_nodes(self, trial: RecipeTrial, within: bool) -> Iterator[Move]:
+    def _other_nodes(self, trial: RecipeTrial, within: bool) -> Iterator[RecipeMove]:
         """Other nodes on integers: activations and groups of layers in float, products of activations on integers."""
         recipe = trial.recipe
         plan = dict(recipe.plan or {})
@@ -116,10 +125,10 @@ class Moves:
         gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
         if gates:
             # A table look-up and a product on integers can take longer than SiLU as one float operator.
-            yield Move("activations float", replace(recipe, exclude=(*recipe.exclude, *gates)), gates)
+            yield RecipeMove("activations float", replace(recipe, exclude=(*recipe.exclude, *gates)), gates)
         if self.calibrated and self._products and self._products[0] not in plan:
             products: dict[str, NodePlan] = dict.fromkeys(self._products, "static")
-            yield Move("with attention", replace(recipe, plan={**plan, **products}), "attention")
+            yield RecipeMove("with attention", replace(recipe, plan={**plan, **products}), "attention")
         # What breaks the budget is to be repaired, and stretches would take the time for that.
         for label, group in group_nodes(self.nodes, self.cost, stretches=within):
             left = {name: how for name, how in plan.items() if name not in group}
@@ -127,7 +136,7 @@ class Moves:
             outside = {self._shape(name) for name in left if name in self._by_name}
             # Layers of the same shapes gain or lose alike.
             if left and len(left) < len(plan) and not (label.startswith(STRETCH) and shapes <= outside):
-                yield Move(f"{label} float", replace(recipe, plan=left), shapes)
+                yield RecipeMove(f"{label} float", replace(recipe, plan=left), shapes)
 
     def _shape(self, name: str) -> tuple[str, tuple[int, ...], float]:
         """What a node's time goes by, next to: its operator, the shape of its weights, and how often these are used."""
@@ -135,7 +144,7 @@ class Moves:
         weight = float_constant(node.inputs[1]) if len(node.inputs) > 1 else None
         return node.op_type, () if weight is None else weight.shape, self.cost.get(name, 0.0)
 
-    def _quieter(self, recipe: QuantRecipe) -> Iterator[Move]:
+    def _quieter(self, recipe: QuantRecipe) -> Iterator[RecipeMove]:
         """What lessens the error of rounding at no cost in time."""
         nodes = [self._by_name[name] for name in recipe.plan or {} if name in self._by_name]
         plain = replace(recipe, shifts=None)
@@ -143,8 +152,8 @@ class Moves:
             return
         if self._linear and not recipe.smooth and any(n.op_type in LINEAR for n in nodes):
             for alpha in _STRENGTHS:
-                yield Move(f"smooth {alpha:g}", replace(plain, smooth=alpha), "smooth", quieter=True)
+                yield RecipeMove(f"smooth {alpha:g}", replace(plain, smooth=alpha), "smooth", quieter=True)
         if not recipe.equalize and has_pairs(self.evaluator.job.prepared.graph):
-            yield Move("equalized", replace(plain, equalize=True), "equalized", quieter=True)
+            yield RecipeMove("equalized", replace(plain, equalize=True), "equalized", quieter=True)
         if not recipe.bias_correction and any(correctable(n) for n in nodes):
-            yield Move("bias-corrected", replace(plain, bias_correction=True), "bias-corrected", quieter=True)
+            yield RecipeMove("bias-corrected", replace(plain, bias_correction=True), "bias-corrected", quieter=True)

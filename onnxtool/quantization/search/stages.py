@@ -4,7 +4,7 @@ A recipe is a point: in which way each node runs, one weight scale or one for ea
 are stored in fewer bits, what is done against the error of rounding.
 
 1. Starting points: a handful of whole-model recipes and the float model, each judged and timed beside the float model.
-2. Moves: from the leaders (the fastest within the budget, the fastest that could be brought back within it, and the
+2. RecipeMoves: from the leaders (the fastest within the budget, the fastest that could be brought back within it, and the
    fastest of each way to run nodes) all that differs in one choice is tried, until nothing is left that may help or the
    time is over. What surely gained nothing from one candidate is not tried from another.
 3. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do;
@@ -40,7 +40,7 @@ from onnxtool.quantization.search.choice import (
     undominated,
 )
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
-from onnxtool.quantization.search.moves import CLEARLY_FASTER, Move, Moves, scheme_of
+from onnxtool.quantization.search.moves import CLEARLY_FASTER, RecipeMove, RecipeMoves, renamed, scheme_of
 from onnxtool.quantization.search.node_cost import macs, weight_count
 from onnxtool.quantization.search.side_by_side import ABOUT_AS_FAST, TOO_CLOSE
 from onnxtool.quantization.search.smaller_weights import compacted, compacted_unjudged
@@ -104,8 +104,8 @@ class RecipeSearch:
     ) -> None:
         self.evaluator, self.budget, self.nodes, self.base = evaluator, budget, nodes, base
         self.static_possible, self.inner = measured is not None, inner
-        self.moves = Moves(evaluator, base, nodes, macs(nodes, evaluator.seen), calibrated=self.static_possible)
-        self._left: dict[int, list[Move]] = {}  # moves that were not made, by candidate
+        self.moves = RecipeMoves(evaluator, base, nodes, macs(nodes, evaluator.seen), calibrated=self.static_possible)
+        self._left: dict[int, list[RecipeMove]] = {}  # moves that were not made, by candidate
         self.sure = False  # the winner has been judged on all samples, not on a first few
         self.stage = "searching recipes"
 
@@ -222,10 +222,10 @@ class RecipeSearch:
             trial = min(leaders, key=lambda t: made.get(id(t), 0))
             made[id(trial)] = made.get(id(trial), 0) + 1
             move = self._moves_of(trial).pop(0)
-            self.moves.learn(move, trial, self.evaluator.try_out(f"{trial.name}, {move.label}", move.recipe))
+            self.moves.learn(move, trial, self.evaluator.try_out(renamed(trial.name, move.label), move.recipe))
 
-    def _moves_of(self, trial: RecipeTrial) -> list[Move]:
-        """Moves that were not made from a candidate and may help; what keeps the budget is not moved beyond it."""
+    def _moves_of(self, trial: RecipeTrial) -> list[RecipeMove]:
+        """RecipeMoves that were not made from a candidate and may help; what keeps the budget is not moved beyond it."""
         within = self._is_within(trial)
         if id(trial) not in self._left:
             accurate = within and trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB

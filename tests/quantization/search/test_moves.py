@@ -12,7 +12,7 @@ import pytest
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import moves as module
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
-from onnxtool.quantization.search.moves import Move, Moves
+from onnxtool.quantization.search.moves import RecipeMove, RecipeMoves, renamed
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
@@ -61,7 +61,7 @@ class Model:
             fusable=fusable,
             times=times,
         )
-        self.moves = Moves(
+        self.moves = RecipeMoves(
             cast(CandidateEvaluator, evaluator), QuantRecipe(), nodes[:3], cost or {}, calibrated=calibrated
         )
 
@@ -81,12 +81,12 @@ def test_every_choice_of_a_recipe_is_a_move_by_itself(monkeypatch: pytest.Monkey
         fusable=("attention", "all"),
     )
     known = trial(shifts={"a": (1.0,)}, fuse="all", exclude=("old",))
-    faster = ["per-tensor weights", "activations float", "with attention", "first float"]
+    faster = ["per-tensor", "activations float", "with attention", "first float"]
     quieter = ["smooth 0.5", "smooth 0.75", "equalized", "bias-corrected"]
     assert model.labels(known, accurate=False) == ["attention fused", *faster, *quieter]
     assert model.labels(trial(), within=True) == ["attention fused", "all fused", *faster]
     assert model.labels(trial(), accurate=False, within=False)[:4] == quieter, "what breaks the budget needs them first"
-    bare = model.named("per-tensor weights", known)
+    bare = model.named("per-tensor", known)
     assert not bare.per_channel and bare.shifts is None and bare.fuse == "all", "the shifts were of other weights"
     assert model.named("activations float", known).exclude == ("old", "Sigmoid1")
     assert model.named("with attention", known).plan == {**PLAN, "p": "static", "q": "static"}
@@ -107,7 +107,7 @@ def test_what_cannot_be_timed_or_calibrated_is_no_move(monkeypatch: pytest.Monke
     untimed = Model(monkeypatch, fusable=("attention",), times=False, groups=groups)
     assert untimed.labels(trial()) == ["first float"]
     without_data = Model(monkeypatch, products=("p",), calibrated=False)
-    assert without_data.labels(trial(), accurate=False) == ["per-tensor weights"]
+    assert without_data.labels(trial(), accurate=False) == ["per-tensor"]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_a_stretch_of_layers_that_are_found_outside_of_it_too_is_no_move(
 
 def test_a_group_of_nothing_or_of_everything_is_no_move(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(monkeypatch, groups=[("none", {"z"}), ("all", {"a", "b", "c"})])
-    assert model.labels(trial()) == ["per-tensor weights"]
+    assert model.labels(trial()) == ["per-tensor"]
 
 
-def made(label: str, key: Any, *, quieter: bool = False) -> Move:
-    return Move(label, QuantRecipe(), key, quieter)
+def made(label: str, key: Any, *, quieter: bool = False) -> RecipeMove:
+    return RecipeMove(label, QuantRecipe(), key, quieter)
 
 
 @pytest.mark.parametrize(("low", "useless"), [(0.4925, False), (0.493, True)])
@@ -181,3 +181,9 @@ def test_what_is_made_for_accuracy_need_not_be_faster(monkeypatch: pytest.Monkey
     move = made("smooth", "smooth", quieter=True)
     moves.learn(move, trial(0.5, 20.0), trial(0.55, 30.0))
     assert not moves.is_useless(move, trial())
+
+
+def test_a_name_says_what_a_candidate_is_and_not_how_it_was_found() -> None:
+    assert renamed("static, per-channel", "all fused") == "static, per-channel, all fused"
+    assert renamed("static, per-channel, attention fused", "all fused") == "static, per-channel, all fused"
+    assert renamed("static, per-tensor, all fused", "per-channel") == "static, all fused, per-channel"

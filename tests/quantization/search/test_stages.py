@@ -16,7 +16,7 @@ from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.choice import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.evaluator import RecipeTrial
-from onnxtool.quantization.search.moves import Move
+from onnxtool.quantization.search.moves import RecipeMove
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -73,19 +73,19 @@ class Lab:
 
 
 class Given:
-    """Moves as they are told, and which of them were learned of."""
+    """RecipeMoves as they are told, and which of them were learned of."""
 
     def __init__(self, *labels: str) -> None:
         self.labels, self.cost, self.learned = labels, {}, []  # type: ignore[var-annotated]
         self.useless: set[str] = set()
 
-    def of(self, trial: RecipeTrial, *, accurate: bool, within: bool) -> list[Move]:
-        return [Move(n, replace(trial.recipe, exclude=(*trial.recipe.exclude, n)), n) for n in self.labels]
+    def of(self, trial: RecipeTrial, *, accurate: bool, within: bool) -> list[RecipeMove]:
+        return [RecipeMove(n, replace(trial.recipe, exclude=(*trial.recipe.exclude, n)), n) for n in self.labels]
 
-    def is_useless(self, move: Move, _: RecipeTrial) -> bool:
+    def is_useless(self, move: RecipeMove, _: RecipeTrial) -> bool:
         return move.key in self.useless
 
-    def learn(self, move: Move, before: RecipeTrial, after: RecipeTrial) -> None:
+    def learn(self, move: RecipeMove, before: RecipeTrial, after: RecipeTrial) -> None:
         self.learned.append((move.label, before.name, after.name))
 
 
