@@ -46,7 +46,7 @@ class RecipeMove:
 
 
 def renamed(name: str, label: str) -> str:
-    """What sets a candidate apart after a move: its parts, one of them replaced where the move is along the same axis."""
+    """A candidate's name after a move: its parts, one of them replaced where the move is along the same axis."""
     axes = (_GRANULARITIES, tuple(f"{fuse} fused" for fuse in FUSIONS))
     replaced = next((axis for axis in axes if label in axis), ())
     return ", ".join([*(part for part in name.split(", ") if part not in replaced), label])

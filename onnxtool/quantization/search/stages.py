@@ -4,7 +4,7 @@ A recipe is a point: in which way each node runs, one weight scale or one for ea
 are stored in fewer bits, what is done against the error of rounding.
 
 1. Starting points: a handful of whole-model recipes and the float model, each judged and timed beside the float model.
-2. RecipeMoves: from the leaders (the fastest within the budget, the fastest that could be brought back within it, and the
+2. Moves: from the leaders (the fastest within the budget, the fastest that could be brought back within it, and the
    fastest of each way to run nodes) all that differs in one choice is tried, until nothing is left that may help or the
    time is over. What surely gained nothing from one candidate is not tried from another.
 3. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do;
@@ -225,7 +225,7 @@ class RecipeSearch:
             self.moves.learn(move, trial, self.evaluator.try_out(renamed(trial.name, move.label), move.recipe))
 
     def _moves_of(self, trial: RecipeTrial) -> list[RecipeMove]:
-        """RecipeMoves that were not made from a candidate and may help; what keeps the budget is not moved beyond it."""
+        """Moves that were not made from a candidate and may help; what keeps the budget is not moved beyond it."""
         within = self._is_within(trial)
         if id(trial) not in self._left:
             accurate = within and trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
