@@ -330,7 +330,8 @@ def probe(model: SourceModel, options: ConvertOptions, domains: Mapping[str, Dom
             return _runs(model, feeds if is_dynamic(model.inputs) else feeds[:1])
         except InputError as error:
             failure = failure or error
-    raise failure or InputError("there is no input to verify on.")
+    reason = failure or "there is no input to verify on."
+    raise InputError(f"{str(reason).rstrip('.')}. The inputs were random ones: give rows that it takes with --sample.")
 
 
 def length_names(inputs: Sequence[TensorSpec]) -> list[str]:

@@ -95,8 +95,13 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
             raise UnsupportedError(
-                f"{name}: it splits on categories (categorical_features), which skl2onnx takes for numbers. Encode "
-                "them before (OneHotEncoder), and fit it without categorical_features."
+                f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
+                "(OneHotEncoder), and fit it on numbers."
+            )
+        if getattr(step, "multi_strategy", None) == "multi_output_tree":
+            raise UnsupportedError(
+                f"{name}: its leaves hold a number for each target (multi_strategy='multi_output_tree'), which the "
+                "exporter does not take. Fit it with multi_strategy='one_output_per_tree'."
             )
         classes = getattr(step, "classes_", None)
         if isinstance(classes, list) and len({len(c) for c in classes}) > 1:
@@ -115,7 +120,9 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
 
 
 def _splits_categories(step: Estimator) -> bool:
-    """Histogram gradient boosting that has learned a split on a category."""
+    """Histogram gradient boosting, or XGBoost, that has learned from categories."""
+    if type(step).__module__.startswith("xgboost.") and hasattr(step, "get_booster"):
+        return "c" in (step.get_booster().feature_types or ())
     rounds = getattr(step, "_predictors", None) or ()
     return any(tree.nodes["is_categorical"].any() for trees in rounds for tree in trees)
 

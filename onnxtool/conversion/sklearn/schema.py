@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 
 BATCH = "batch"
+_SCALERS = ("StandardScaler", "RobustScaler", "PowerTransformer", "QuantileTransformer")
+_POSITIVE = 0.05, 10.0  # what logarithms and roots take
 _TEXT = ("CountVectorizer", "TfidfVectorizer", "HashingVectorizer")
 
 
@@ -84,18 +87,18 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
 
 def first_step(model: Estimator) -> Any:
     """What sees the data first."""
-    while True:
-        steps = getattr(model, "steps", None)
-        if steps:
-            following = [step for _, step in steps if step is not None and step != "passthrough"]
-            if not following:
-                return model
-            model = following[0]
-            continue
-        inner = getattr(model, "best_estimator_", None)
-        if inner is None:
-            return model
-        model = inner
+    return next(_steps(model), model)
+
+
+def _steps(model: Estimator) -> Iterator[Any]:
+    """What a pipeline (in a search, in another pipeline) does, in its order, without what lets all pass."""
+    best = getattr(model, "best_estimator_", None)
+    parts = [step for _, step in getattr(model, "steps", None) or ()] or [best]
+    if parts == [None]:
+        yield model
+    for part in parts:
+        if part is not None and not isinstance(part, str):
+            yield from _steps(part)
 
 
 def last_step(model: Estimator) -> Any:
@@ -118,11 +121,13 @@ def _columns(transformer: Estimator, float_dtype: np.dtype) -> Schema:
     names = [str(n) for n in getattr(transformer, "feature_names_in_", ())]
     width = int(transformer.n_features_in_)
     kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...]]] = {}
+    ranges: dict[int, Domain | None] = {}
     for _, step, columns in transformer.transformers_:
         if isinstance(step, str) and step == "drop":
             continue
         for order, index in enumerate(_indices(columns, names, width)):
             kinds.setdefault(index, _dtype_of(step, order, float_dtype))
+            ranges.setdefault(index, None if isinstance(step, str) else _range(step, order))
     if not names and all(dtype == float_dtype for dtype, _ in kinds.values()):
         return Schema((TensorSpec("X", float_dtype, (BATCH, width)),), (), {})
     columns = names or [f"column_{i}" for i in range(width)]
@@ -132,8 +137,9 @@ def _columns(transformer: Estimator, float_dtype: np.dtype) -> Schema:
             continue  # dropped by the transformer
         dtype, values = kinds.get(index, (float_dtype, ()))
         inputs.append(TensorSpec(name, dtype, (BATCH, 1)))
-        if values:
-            domains[name] = Domain(0, 1, values)
+        domain = Domain(0, 1, values) if values else ranges.get(index)
+        if domain is not None:
+            domains[name] = domain
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
@@ -216,29 +222,45 @@ def _dtype_of_imputed(
     return "string", own if column is None else own[column]
 
 
-def _range(model: Estimator) -> Domain | None:
-    """Where the training data lay, as far as scalers and trees at the front of the model tell."""
-    head = first_step(model)
+def _range(model: Estimator, column: int | None = None) -> Domain | None:
+    """Where the training data lay, as far as scalers and trees at the front of the model tell.
+
+    Args:
+        model: fitted.
+        column: one of its columns; None = all of them together.
+    """
+    head = next((s for s in _steps(model) if type(s).__name__ != "SimpleImputer"), model)
+    kind = type(head).__name__
+    if column is not None and column >= getattr(head, "n_features_in_", 0):
+        return None  # an imputer has dropped a column
     categories = getattr(head, "n_categories_", None)
     if categories is not None:
         return Domain(0, 1, tuple(range(int(np.min(categories)))))
-    mean, scale = getattr(head, "mean_", None), getattr(head, "scale_", None)
-    if mean is not None and scale is not None and np.size(mean) and np.size(scale):
-        spread = 2 * np.asarray(scale, dtype=float)
-        return _domain(np.min(np.asarray(mean) - spread), np.max(np.asarray(mean) + spread))
-    if type(head).__name__ in ("PowerTransformer", "QuantileTransformer"):
-        ends = np.array([[-2.0], [2.0]]) * np.ones(head.n_features_in_)
-        lows, highs = np.asarray(head.inverse_transform(ends), dtype=float)
-        return _domain(lows.min(), highs.min()) or _domain(lows.min(), highs.max())  # powers of more may overflow
+    if kind == "FunctionTransformer":
+        return Domain(*_POSITIVE) if head.func in (np.log, np.log2, np.log10, np.log1p, np.sqrt) else None
+    chosen = slice(column, None if column is None else column + 1)
+    if kind in _SCALERS:
+        lows, highs = _ends(head)[:, chosen]
+        # Powers of more than the least of them may overflow.
+        least = _domain(lows.min(), highs.min()) if kind == "PowerTransformer" else None
+        return least or _domain(lows.min(), highs.max())
     low, high = getattr(head, "data_min_", None), getattr(head, "data_max_", None)
     if low is not None and high is not None and np.size(low):
-        return _domain(np.min(low), np.max(high))
+        return _domain(np.min(low[chosen]), np.max(high[chosen]))
     found = [t for tree in trees_of(head) for t in (tree.threshold[tree.children_left >= 0],) if t.size]
-    if found:
+    if found and column is None:
         thresholds = np.concatenate(found)
         margin = 0.1 * (float(thresholds.max() - thresholds.min()) or 1.0)
         return _domain(thresholds.min() - margin, thresholds.max() + margin)
     return None
+
+
+def _ends(scaler: Any) -> np.ndarray:
+    """[2, columns]: what a scaler takes to -2 and 2."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        ends = np.array([[-2.0], [2.0]]) * np.ones(scaler.n_features_in_)
+        return np.asarray(scaler.inverse_transform(ends), dtype=float)
 
 
 def _domain(low: float, high: float) -> Domain | None:

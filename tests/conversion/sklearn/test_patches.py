@@ -22,6 +22,7 @@ from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import RegressorChain
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
@@ -32,6 +33,7 @@ from sklearn.preprocessing import (
     QuantileTransformer,
     SplineTransformer,
 )
+from sklearn.svm import LinearSVC
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
@@ -50,6 +52,7 @@ from onnxtool.conversion.sklearn.patches import (
     nearest_imputer,
     neighbours,
     numpy_functions,
+    one_against_rest,
     quantiles,
     several_labels,
     splines,
@@ -125,6 +128,7 @@ CASES: dict[Patch[..., object], Case] = {
     ),
     nearest_imputer.PATCH: lambda: (KNNImputer(weights="distance").fit(HOLED), HOLED[:7], transformed),
     numpy_functions.PATCH: lambda: (FunctionTransformer(np.exp).fit(X), X, transformed),
+    one_against_rest.PATCH: lambda: (OneVsRestClassifier(LinearSVC(random_state=0)).fit(X, LABEL), X, predicted),
     quantiles.PATCH: lambda: (
         QuantileTransformer(n_quantiles=20, output_distribution="normal").fit(X), X[1:-1], transformed,
     ),

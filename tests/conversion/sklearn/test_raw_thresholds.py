@@ -147,3 +147,12 @@ def test_a_binarizer_asks_the_column_itself(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, model.transform(rows))
     names = [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
     assert "Div" not in names  # the scaler is left out
+
+
+def test_gaps_that_are_told_of_are_filled_in_doubles(tmp_path: Path) -> None:
+    rows = np.where(RANDOM.random(X.shape) < 0.2, np.nan, X)
+    rows[:, 2] += 1e10 / 3
+    model = make_pipeline(SimpleImputer(add_indicator=True), HistGradientBoostingRegressor(max_iter=4, max_bins=100))
+    model.fit(rows, Y)
+    (found,) = answers(model, tmp_path, rows)
+    np.testing.assert_allclose(found[:, 0], model.predict(rows), rtol=1e-6)

@@ -17,9 +17,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.sklearn.schema import schema_of
+from onnxtool.conversion.source import Source
 from onnxtool.runtime.runner import OnnxRunner
 
 
@@ -145,3 +155,24 @@ def test_a_soft_vote_converts_though_its_transform_could_not(
     members = [("linear", LogisticRegression()), ("forest", RandomForestClassifier(5, random_state=0))]
     model = VotingClassifier(members, voting="soft").fit(people[["age", "rooms"]], target)
     assert convert(save(model, tmp_path), tmp_path / "out.onnx").ok
+
+
+def test_each_column_of_a_frame_lies_where_its_training_data_lay() -> None:
+    frame = pd.DataFrame(
+        {"age": [20.0, 40.0, 60.0, np.nan], "income": [1e4, 2e4, 6e4, 3e4], "size": [0.1, 0.2, 5.0, 1.0]}
+    )
+    filled = make_pipeline(SimpleImputer(), StandardScaler())
+    parts = [("n", filled, ["age", "income"]), ("p", FunctionTransformer(np.log), ["size"])]
+    model = ColumnTransformer(parts).fit(frame)
+    domains = schema_of(Source(None, model), model, np.dtype("float64")).domains
+    assert domains["age"].low < 20 and 60 < domains["age"].high < 100
+    assert domains["income"].low < 1e4 and 6e4 < domains["income"].high < 1e5
+    assert domains["size"].low > 0
+
+
+@pytest.mark.parametrize("scaler", [PowerTransformer(), QuantileTransformer(n_quantiles=20), RobustScaler()], ids=str)
+def test_a_scaler_tells_where_the_data_lay(scaler: Any) -> None:
+    rows = np.random.default_rng(0).normal(1000.0, 5.0, (80, 2))
+    model = scaler.fit(rows)
+    domain = schema_of(Source(None, model), model, np.dtype("float64")).domains["X"]
+    assert 950 < domain.low < 1000 < domain.high < 1050

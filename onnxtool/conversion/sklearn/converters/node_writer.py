@@ -50,6 +50,12 @@ class NodeWriter:
         """Likewise, that it gives."""
         return list(self.operator.outputs)
 
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether all inputs are numbers or booleans."""
+        kinds = {"DoubleTensorType", "FloatTensorType", "Int64TensorType", "BooleanTensorType"}
+        return {type(variable.type).__name__ for variable in self.inputs} <= kinds
+
     @contextmanager
     def standing_in(
         self, estimator: Estimator, outputs: Sequence[Any] = (), inputs: Sequence[Any] = ()

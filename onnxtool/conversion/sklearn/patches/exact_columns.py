@@ -3,7 +3,7 @@
 What comes after may ask on which side of a number a row is, and a row of the training data may be that very number: a
 tree's threshold, the edge of a bin. skl2onnx multiplies by reciprocals, or has operators of float32.
 
-Source: scikit-learn, `sklearn.preprocessing`, `sklearn.impute`, `sklearn.decomposition.PCA`; W. Kahan, for log(1 + x)
+Source: scikit-learn, `sklearn.preprocessing`, `sklearn.decomposition.PCA`; W. Kahan, for log(1 + x)
 and exp(x) - 1.
 """
 
@@ -49,17 +49,6 @@ def _steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
     elif kind == "MaxAbsScaler":
         found = [("Div", scaler.scale_)]
     return [(step, np.asarray(numbers, np.float64)) for step, numbers in found if numbers is not None]
-
-
-def _imputed(write: NodeWriter) -> str:
-    """Numbers in the place of gaps; columns of which the imputer saw nothing are dropped."""
-    imputer, value = write.step, write.joined()
-    statistics = np.asarray(imputer.statistics_, np.float64)
-    gap = np.float64(imputer.missing_values)
-    missing = write.add("IsNaN", value) if np.isnan(gap) else write.add("Equal", value, float(gap))
-    kept = np.flatnonzero(~np.isnan(statistics))
-    filled = write.add("Where", missing, statistics.reshape(1, -1), value)
-    return filled if len(kept) == len(statistics) else write.add("Gather", filled, kept, axis=1)
 
 
 def _binary(write: NodeWriter) -> str:
@@ -188,19 +177,9 @@ def _projected(write: NodeWriter) -> str:
     return value
 
 
-def _of_numbers(step: Estimator) -> bool:
-    """Whether an imputer fills numbers and does nothing besides."""
-    numbers = np.asarray(step.statistics_).dtype.kind in "fiu"
-    return numbers and isinstance(step.missing_values, (int, float)) and not step.add_indicator
-
-
-def _registered(
-    kind: str, convert: Callable[[NodeWriter], str], fits: Callable[[Any], bool] | None = None
-) -> Registration:
+def _registered(kind: str, convert: Callable[[NodeWriter], str]) -> Registration:
     def converted(write: NodeWriter, original: Callable[[], None]) -> None:
-        given = {type(variable.type).__name__ for variable in write.inputs}
-        doubles = given <= {"DoubleTensorType", "FloatTensorType", "Int64TensorType", "BooleanTensorType"}
-        if doubles and (fits is None or fits(write.step)):
+        if write.takes_numbers:
             write.give(convert(write))
         else:
             original()
@@ -215,7 +194,6 @@ PATCH = converter_patch(
         _registered(f"sklearn.preprocessing:{kind}", _scaled)
         for kind in ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
     ),
-    _registered("sklearn.impute:SimpleImputer", _imputed, _of_numbers),
     _registered("sklearn.preprocessing:Binarizer", _binary),
     _registered("sklearn.preprocessing:KBinsDiscretizer", _binned),
     _registered("sklearn.preprocessing:Normalizer", _normal),

@@ -1,4 +1,4 @@
-"""MissingIndicator, and imputers that add one or drop columns that were empty."""
+"""MissingIndicator, and imputers of numbers, which add one or drop columns that were empty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxtool.conversion.frameworks import Estimator, copy_with
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
@@ -45,18 +45,20 @@ def _width(imputer: Estimator) -> int:
 
 
 def _convert_imputer(write: NodeWriter, original: Callable[[], None]) -> None:
+    """Numbers in the place of gaps, and columns that tell where the gaps were, in doubles."""
     imputer = write.step
-    kept = _kept(imputer)
-    if not imputer.add_indicator and len(kept) == len(imputer.statistics_):
+    numbers = np.asarray(imputer.statistics_).dtype.kind in "fiu"
+    if not (numbers and write.takes_numbers and isinstance(imputer.missing_values, (int, float))):
         original()
         return
-    filled = write.variable("filled", type(write.outputs[0].type)())
-    with write.standing_in(copy_with(imputer, add_indicator=False), [filled]):
-        original()
-    parts = [write.add("Gather", write.cast(filled.full_name, DOUBLE), np.array(kept), axis=1)]
-    if imputer.add_indicator:
-        parts.append(indicated(write, imputer.indicator_, write.joined()))
-    write.give(write.columns(parts))
+    value, gap, kept = write.joined(), np.float64(imputer.missing_values), _kept(imputer)
+    missing = write.add("IsNaN", value) if np.isnan(gap) else write.add("Equal", value, float(gap))
+    result = write.add("Where", missing, np.asarray(imputer.statistics_, np.float64).reshape(1, -1), value)
+    if len(kept) < len(imputer.statistics_):
+        result = write.add("Gather", result, np.array(kept), axis=1)
+    write.give(
+        write.columns([result, indicated(write, imputer.indicator_, value)]) if imputer.add_indicator else result
+    )
 
 
 PATCH = converter_patch(

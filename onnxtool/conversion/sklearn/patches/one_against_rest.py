@@ -1,0 +1,50 @@
+"""One classifier for each class: scores choose the label, since chances of one class and another may both be one.
+
+Source: scikit-learn, `sklearn.multiclass.OneVsRestClassifier`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.converters.members import score_columns
+from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+
+
+def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
+    model = write.step
+    if model.multilabel_ or not all(hasattr(member, "decision_function") for member in model.estimators_):
+        original()
+        return
+    scores = _columns(write, "decision_function")
+    if len(model.estimators_) == 1:
+        above = write.cast(write.add("Greater", scores, 0.0), INT64)
+        write.give_labels(write.add("Reshape", above, np.array([-1])), model.classes_)
+    else:
+        write.give_labels(write.add("ArgMax", scores, axis=1, keepdims=0), model.classes_)
+    if hasattr(model, "predict_proba"):
+        scores = _columns(write, "predict_proba")
+    if len(model.estimators_) == 1:
+        other = write.add("Sub", 1.0, scores) if hasattr(model, "predict_proba") else write.add("Neg", scores)
+        scores = write.columns([other, scores])
+    elif hasattr(model, "predict_proba"):
+        total = write.add("ReduceSum", scores, np.array([1]), keepdims=1)
+        scores = write.add("Div", scores, write.add("Where", write.add("Equal", total, 0.0), 1.0, total))
+    write.give(scores, write.outputs[1])
+
+
+def _columns(write: NodeWriter, method: str) -> str:
+    """[rows, members]: each one's score of its class; some members give another against it."""
+    last = np.array([-1])
+    found = [score_columns(write, member, (method,)) for member in write.step.estimators_]
+    return write.columns([write.add("Gather", scores, last, axis=1) for scores in found])
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 chooses by chances, and takes the scores of linear machines for one column",
+    extension("sklearn.multiclass:OneVsRestClassifier", _convert),
+)
