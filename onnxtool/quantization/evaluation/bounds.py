@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from statistics import NormalDist
 
 import numpy as np
+
+from onnxtool.runtime.timing.student import student_quantile
 
 CONFIDENCE = 0.95
 _GAINED = 0.2  # of the chance to be wrong: for what was gained, the rest for what was lost
@@ -38,14 +39,8 @@ def mean_bound(values: np.ndarray, confidence: float = CONFIDENCE) -> float:
     """What the mean of independent values is at most: their mean and Student's quantile of its standard error."""
     if len(values) < 2:
         return float("inf")
-    spread = _student(confidence, len(values) - 1) * values.std(ddof=1)
+    spread = student_quantile(confidence, len(values) - 1) * values.std(ddof=1)
     return float(values.mean() + spread / math.sqrt(len(values)))
-
-
-def _student(confidence: float, free: int) -> float:
-    """Quantile of Student's t with so many degrees of freedom, by Fisher's expansion."""
-    z = NormalDist().inv_cdf(confidence)
-    return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
 
 
 def clustered_share_bound(counts: np.ndarray, totals: np.ndarray, confidence: float = CONFIDENCE) -> float:
@@ -91,7 +86,7 @@ def resampled_bound(drop: Callable[[np.ndarray], float], samples: int, confidenc
     if not drops.any():
         return share_bound(0, samples, confidence)
     # Resamples of few samples vary less than new samples would.
-    spread = _student(confidence, samples - 1) * float(drops.std(ddof=1)) * math.sqrt(samples / (samples - 1))
+    spread = student_quantile(confidence, samples - 1) * float(drops.std(ddof=1)) * math.sqrt(samples / (samples - 1))
     return max(float(np.quantile(drops, confidence)), drop(np.arange(samples)) + spread)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,23 +28,53 @@ def mean_average_precision(outputs: Mapping[str, np.ndarray], labels: np.ndarray
 
     Source: Lin et al. 2014, "Microsoft COCO"; the evaluation of pycocotools (cocoeval.py, area "all").
     """
-    if labels.ndim != 2 or labels.shape[1] != 6:
-        raise InputError("map takes labels of shape [objects, 6]: image, class, x1, y1, x2, y2.")
-    boxes, scores, classes = _detections(outputs)
-    found = []
-    for kind in np.unique(labels[:, 1]):
-        matched, confident, objects = [], [], 0
-        for image in range(len(boxes)):
-            own = labels[(labels[:, 0] == image) & (labels[:, 1] == kind), 2:]
-            objects += len(own)
-            picked = np.flatnonzero((classes[image] == kind) & (scores[image] > 0))
-            picked = picked[np.argsort(-scores[image][picked], kind="mergesort")][:_MOST]
-            matched.append(_matches(boxes[image][picked], own))
-            confident.append(scores[image][picked])
-        order = np.argsort(-np.concatenate(confident), kind="mergesort")
-        hits = np.concatenate(matched, axis=1)[:, order]
-        found.append([_average_precision(h, objects) for h in hits])
-    return float(np.mean(found))
+    return MatchedImages.of(outputs, labels).precision()
+
+
+@dataclass(frozen=True)
+class MatchedImages:
+    """Which detections hit, image by image, so that any choice of images can be judged.
+
+    Attributes:
+        count: of images.
+        classes: for each class and image: hits [10 overlaps, detections] (bool), their scores, and how many objects
+            there are.
+    """
+
+    count: int
+    classes: tuple[tuple[tuple[np.ndarray, np.ndarray, int], ...], ...]
+
+    @classmethod
+    def of(cls, outputs: Mapping[str, np.ndarray], labels: np.ndarray) -> MatchedImages:
+        """Match what a model found with the labels; of both as `mean_average_precision` takes them.
+
+        Raises:
+            InputError: neither form, or other labels.
+        """
+        if labels.ndim != 2 or labels.shape[1] != 6:
+            raise InputError("map takes labels of shape [objects, 6]: image, class, x1, y1, x2, y2.")
+        boxes, scores, classes = _detections(outputs)
+        found = []
+        for kind in np.unique(labels[:, 1]):
+            images = []
+            for image in range(len(boxes)):
+                own = labels[(labels[:, 0] == image) & (labels[:, 1] == kind), 2:]
+                picked = np.flatnonzero((classes[image] == kind) & (scores[image] > 0))
+                picked = picked[np.argsort(-scores[image][picked], kind="mergesort")][:_MOST]
+                images.append((_matches(boxes[image][picked], own), scores[image][picked], len(own)))
+            found.append(tuple(images))
+        return cls(len(boxes), tuple(found))
+
+    def precision(self, images: Sequence[int] | np.ndarray | None = None) -> float:
+        """Mean average precision over some images, all unless given; of the classes that are among their objects."""
+        chosen = range(self.count) if images is None else images
+        found = []
+        for every in self.classes:
+            hits, confident, objects = zip(*(every[i] for i in chosen), strict=True)
+            if sum(objects):
+                order = np.argsort(-np.concatenate(confident), kind="mergesort")
+                found.append([_average_precision(h, sum(objects)) for h in np.concatenate(hits, axis=1)[:, order]])
+        return float(np.mean(found)) if found else float("nan")
 
 
 def _detections(outputs: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE, paired_bound, resampled_bound, samples_to_show
+from onnxtool.quantization.evaluation.box_match import MatchedImages, mean_average_precision
 from onnxtool.quantization.evaluation.metrics import METRICS, chosen
 from onnxtool.report.quantize import TaskMetric
 from onnxtool.runtime.data.open_data import read_labels
@@ -73,22 +74,26 @@ class LabelledTask:
             after: what the candidate gave.
             limit: 0.01 is one point.
         """
-        found = TaskMetric(
-            self.name, self._value(before, self.labels), self._value(after, self.labels), len(self.labels)
-        )
-        bound = self._drop_at_most(before, after)
-        if bound is None:
+        values = [self._value(outputs, self.labels) for outputs in (before, after)]
+        bound, samples = self._drop_at_most(before, after)
+        found = TaskMetric(self.name, values[0], values[1], samples, bound)
+        if bound is None or bound <= limit:
             return found
-        needed = samples_to_show(found.samples, found.drop, bound, limit) if bound > limit else None
-        return replace(found, drop_at_most=bound, needed=needed)
+        return replace(found, needed=samples_to_show(samples, found.drop, bound, limit))
 
-    def _drop_at_most(self, before: Outputs, after: Outputs) -> float | None:
+    def _drop_at_most(self, before: Outputs, after: Outputs) -> tuple[float | None, int]:
+        """What is lost at most, and on how many samples; None on a single one."""
         if self.name == "accuracy" and self.labels.ndim == 1:
             hits = [chosen(outputs, self.labels) == self.labels for outputs in (before, after)]
-            return paired_bound(hits[0], hits[1], self.confidence)
+            return paired_bound(hits[0], hits[1], self.confidence), len(self.labels)
+        if self.metric is mean_average_precision:  # its labels are objects, its samples are images
+            images = [MatchedImages.of(outputs, self.labels) for outputs in (before, after)]
+            count = images[0].count
+            drop_of_images = lambda i: images[0].precision(i) - images[1].precision(i)  # noqa: E731
+            return (resampled_bound(drop_of_images, count, self.confidence) if count > 1 else None), count
         count = len(self.labels)
-        if self.name == "map" or count < 2:
-            return None  # its labels are objects, not samples
+        if count < 2:
+            return None, count
 
         def drop(indices: np.ndarray) -> float:
             parts = [
@@ -100,7 +105,7 @@ class LabelledTask:
             except InputError:
                 return float("nan")  # labels of one class only
 
-        return resampled_bound(drop, count, self.confidence)
+        return resampled_bound(drop, count, self.confidence), count
 
     def _value(self, outputs: Outputs, labels: np.ndarray) -> float:
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxtool.runtime.timing.student import student_quantile
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -121,30 +123,6 @@ def ratio(candidate: Timing, baseline: Timing) -> Ratio:
     return Ratio(value, min(float(low), value), max(float(high), value))
 
 
-# Two-sided 95 % quantiles of Student's t, by degrees of freedom; past the end the normal one.
-_T95 = (
-    12.71,
-    4.30,
-    3.18,
-    2.78,
-    2.57,
-    2.45,
-    2.36,
-    2.31,
-    2.26,
-    2.23,
-    2.20,
-    2.18,
-    2.16,
-    2.14,
-    2.13,
-    2.12,
-    2.11,
-    2.10,
-    2.09,
-)
-
-
 def block_ratio(candidate: Sequence[Timing], baseline: Sequence[Timing]) -> Ratio:
     """Latency of `candidate` over that of `baseline`, from several blocks with fresh sessions in each.
 
@@ -162,6 +140,5 @@ def block_ratio(candidate: Sequence[Timing], baseline: Sequence[Timing]) -> Rati
     """
     logs = [math.log(a.median / b.median) for a, b in zip(candidate, baseline, strict=True)]
     centre = statistics.fmean(logs)
-    quantile = _T95[len(logs) - 2] if len(logs) - 2 < len(_T95) else 1.96
-    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = student_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half))

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.quantization.evaluation.box_match import MatchedImages
 from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
 from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
+from onnxtool.quantization.evaluation.task_metric import LabelledTask
 
 RANDOM = np.random.default_rng(7)
 
@@ -171,6 +173,31 @@ def test_map_is_that_of_pycocotools() -> None:
 
 
 COCO = 0.5631371470480382  # of pycocotools 2.0.11
+
+
+def test_map_has_a_bound_over_images() -> None:
+    detections, objects = scene()
+    images = len(detections)
+    task = LabelledTask(cast(Any, None), objects, METRICS["map"], "map")
+    task._axes = {"d": 0}
+    same = task.compared({"d": detections}, {"d": detections}, 0.01)
+    assert same.samples == images and same.drop == 0 and same.drop_at_most is not None
+    assert same.drop_at_most == pytest.approx(1 - 0.05 ** (1 / images), rel=1e-3), "images that were not seen"
+    worse = detections.copy()
+    worse[: images // 2, :, 4] = 0  # nothing is found in half of them
+    lost = task.compared({"d": detections}, {"d": worse}, 0.01)
+    assert lost.drop_at_most is not None and lost.drop_at_most > lost.drop > 0.1
+
+
+def test_map_of_chosen_images_is_that_of_a_set_of_them() -> None:
+    """An image that is drawn twice counts twice."""
+    detections, objects = scene()
+    order = [2, 0, 2]
+    own = [objects[objects[:, 0] == image].copy() for image in order]
+    for position, rows in enumerate(own):
+        rows[:, 0] = position
+    found = MatchedImages.of({"d": detections}, objects).precision(order)
+    assert found == pytest.approx(score("map", {"d": detections[order]}, np.concatenate(own)))
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from onnxtool.runtime.timing.student import student_quantile
 from onnxtool.runtime.timing.timing import Timing, measure, ratio
 
 
@@ -42,3 +44,18 @@ def test_a_measurement_ends_as_soon_as_there_is_enough() -> None:
 
     found = measure([lambda: None], budget=60.0, minimum=4, warmup=0, enough=enough)
     assert asked == [4, 6, 9] and len(found[0].samples) == 9
+
+
+@pytest.mark.parametrize(
+    ("confidence", "free", "quantile"),
+    [
+        (0.975, 1, 12.706),
+        (0.975, 2, 4.303),
+        (0.975, 9, 2.262),
+        (0.95, 3, 2.353),
+        (0.95, 30, 1.697),
+        (0.95, 5000, 1.645),
+    ],
+)
+def test_quantiles_of_students_t_are_those_of_the_tables(confidence: float, free: int, quantile: float) -> None:
+    assert student_quantile(confidence, free) == pytest.approx(quantile, abs=5e-4)
