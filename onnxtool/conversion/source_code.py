@@ -84,13 +84,16 @@ def read_code(run: Callable[[], Any]) -> CodeRead:
             machine[f"an environment variable ({_place(asker)})"] = None
 
     before = sys.getprofile()
-    sys.setprofile(watch)
+    watched = before is None or callable(before)  # that of cProfile can only be set by itself: it stays
+    if watched:
+        sys.setprofile(watch)
     try:
         run()
     except OnnxToolError:
         pass
     finally:
-        sys.setprofile(before)
+        if watched:
+            sys.setprofile(before)
     sizes: dict[int, int] = {}
     values: dict[float, int] = {}
     for code, names in seen.items():
@@ -125,11 +128,14 @@ def caught_errors(run: Callable[[], Any], library: str) -> list[str]:
                 places[_place(frame)] = None
 
     before = sys.getprofile()
-    sys.setprofile(watch)
+    watched = before is None or callable(before)  # that of cProfile can only be set by itself: it stays
+    if watched:
+        sys.setprofile(watch)
     try:
         run()
     finally:
-        sys.setprofile(before)
+        if watched:
+            sys.setprofile(before)
     return list(places)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import datetime
 import os
 import time
@@ -116,6 +117,15 @@ class Tries:
             return {1: 2}.pop(3)
         except KeyError:
             return len(self.numbers.reshape(-1))
+
+
+def test_a_profiler_that_runs_goes_on() -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    read_code(lambda: max(1, 2))
+    sum([3, 4])
+    profile.disable()
+    assert any("sum" in str(entry.code) for entry in profile.getstats())
 
 
 def test_an_error_of_a_library_that_is_caught_is_named_with_its_line() -> None:
