@@ -8,7 +8,8 @@ import datetime
 import dis
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -83,17 +84,8 @@ def read_code(run: Callable[[], Any]) -> CodeRead:
         if event == "call" and frame.f_locals.get("self") is os.environ and (asker := _asker(frame)) is not None:
             machine[f"an environment variable ({_place(asker)})"] = None
 
-    before = sys.getprofile()
-    watched = before is None or callable(before)  # that of cProfile can only be set by itself: it stays
-    if watched:
-        sys.setprofile(watch)
-    try:
+    with suppress(OnnxToolError), _profiled(watch):
         run()
-    except OnnxToolError:
-        pass
-    finally:
-        if watched:
-            sys.setprofile(before)
     sizes: dict[int, int] = {}
     values: dict[float, int] = {}
     for code, names in seen.items():
@@ -127,16 +119,23 @@ def caught_errors(run: Callable[[], Any], library: str) -> list[str]:
             if any((module or "").partition(".")[0] == library for module in modules):
                 places[_place(frame)] = None
 
-    before = sys.getprofile()
-    watched = before is None or callable(before)  # that of cProfile can only be set by itself: it stays
-    if watched:
-        sys.setprofile(watch)
-    try:
+    with _profiled(watch):
         run()
-    finally:
-        if watched:
-            sys.setprofile(before)
     return list(places)
+
+
+@contextmanager
+def _profiled(watch: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
+    """Inside the block, calls are watched; not where cProfile is, which only it itself can set again."""
+    before = sys.getprofile()
+    if before is not None and not callable(before):
+        yield
+        return
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def _is_clock(called: Any) -> bool:
