@@ -31,8 +31,8 @@ from judged_outputs_units import UNITS
 
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.runtime.data.open_data import open_data
 from tests.quantization.quant_models import build, weights
 
@@ -100,7 +100,7 @@ def judged(output: Output, right: np.ndarray, wrong: np.ndarray) -> bool:
     data = open_data({"x": np.zeros((len(right), 2), np.float32)}, Fixed(output.called, right).inputs)
     proto = graph_of(output, right)
     judge = FidelityEvaluator(io.from_proto(proto), Fixed(output.called, right), data, batch=len(right))
-    return AccuracyBudget().allows(judge.judge(Fixed(output.called, wrong)))
+    return Criterion().judge(judge.judge(Fixed(output.called, wrong))).kept
 
 
 SETS = {"known": (*OUTPUTS, *FURTHER), "units": UNITS, "all": (*OUTPUTS, *FURTHER, *UNITS)}

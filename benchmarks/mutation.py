@@ -92,9 +92,9 @@ PARTS: dict[str, tuple[str, ...]] = {
     "conversion/pytorch/dynamic_quantized.py": ("conversion/pytorch/test_dynamic_quantized.py",),
     "conversion/pytorch/decided_sizes.py": ("conversion/pytorch/test_decided_sizes.py",),
     "conversion/sklearn/patches/exact_trees.py": ("conversion/sklearn/test_exact_trees.py",),
-    "quantization/search/accuracy_budget.py": (
+    "quantization/evaluation/criterion.py": (
         "quantization/evaluation",
-        "quantization/search/test_accuracy_budget.py",
+        "quantization/evaluation/test_criterion.py",
     ),
     "quantization/evaluation/column_noise.py": ("quantization/evaluation",),
     "quantization/evaluation/neighbours.py": ("quantization/evaluation",),

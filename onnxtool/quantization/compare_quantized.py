@@ -10,9 +10,9 @@ from typing import Any
 from onnxtool.model.file import ModelFile
 from onnxtool.model.operators.table import lookup_full
 from onnxtool.options.quantize import QuantizeOptions
+from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP, Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
-from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
 from onnxtool.report.compare import CompareReport
 
 
@@ -45,7 +45,7 @@ def judged_by_budget(
     images: str = "",
     threads: int = 1,
 ) -> CompareReport:
-    """The verdict by what `quantize` allows without labels (`accuracy_budget.Budget`), in place of equality.
+    """The verdict by what `quantize` allows without labels (`Criterion`), in place of equality.
 
     Args:
         report: the comparison by equality, whose numbers stay.
@@ -63,8 +63,8 @@ def judged_by_budget(
     job = open_inputs(ModelFile(a), asked, "basic")
     judge = FidelityEvaluator(job.original, job.runner(job.source), job.probes(), batch=1)
     fidelity = judge.judge(job.runner(Path(b)), detailed=True)
-    budget = AccuracyBudget(DEFAULT_DROP)
-    kept = budget.allows(fidelity)
+    budget = Criterion(DEFAULT_DROP)
+    kept = budget.judge(fidelity).kept
     note = "beyond equality, within the budget of quantize"
     outputs = tuple(replace(o, ok=True, note=note) if kept and not o.ok else o for o in report.outputs)
     weakest = f"; the weakest is {fidelity.weakest}" if fidelity.weakest and not kept else ""

@@ -19,10 +19,10 @@ from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.apply_recipe import calibrate
 from onnxtool.quantization.diagnostics import check_samples
+from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP
 from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
 from onnxtool.quantization.preprocess.widen_half import has_half
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe, requested_recipe
-from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
 from onnxtool.quantization.search.choice import choose_within_limits
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target

@@ -20,10 +20,10 @@ from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
 from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
+from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP, Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -126,8 +126,8 @@ def finish(
         latency = compare_latency(before, after, job.threads, **_TIMING)
     size = job.source.bytes
     plan = set(select(job.prepared.graph, recipe))
-    budget = AccuracyBudget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
-    kept = outcome is not None or budget.allows(fidelity, metric)
+    budget = Criterion(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
+    kept = outcome is not None or budget.judge(fidelity, metric).kept
     if kept or max_drop is None:
         io.save(model, target)
         report = _in_its_form(_written(job, recipe, target, plan, size, began), recipe)

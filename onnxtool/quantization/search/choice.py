@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onnxtool.options.quantize import ResultLimits
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import noise_share
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.side_by_side import SHORT
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -150,14 +150,15 @@ def is_faster(latency: LatencyRatio, timed_again: bool) -> bool:
     return latency.high < (1.0 if timed_again else _TIMED_QUICKLY)
 
 
-def nearest_miss(budget: AccuracyBudget, trials: Sequence[RecipeTrial]) -> str:
+def nearest_miss(budget: Criterion, trials: Sequence[RecipeTrial]) -> str:
     """What broke the budget in the candidate that came nearest to it."""
     misses = []
     for trial in trials:
-        faults = () if trial.fidelity is None else budget.faults(trial.fidelity, trial.metric)
-        if faults:
-            worst = max(faults, key=lambda f: f.excess)
-            misses.append((worst.excess, f"; the nearest, {trial.name}: {worst.text}"))
+        if trial.fidelity is None or (budget.labelled and trial.metric is None):
+            continue
+        verdict = budget.judge(trial.fidelity, trial.metric)
+        if not verdict.kept:
+            misses.append((verdict.worst.at_most, f"; the nearest, {trial.name}: {verdict.worst.text}"))
     return min(misses, default=(0.0, ""))[1]
 
 

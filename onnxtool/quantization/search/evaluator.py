@@ -14,10 +14,10 @@ from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.range_estimators import ObservedRange
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import Fusions, QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.opened_candidates import Built, OpenedCandidates
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, TOO_CLOSE, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
@@ -73,11 +73,11 @@ class RecipeTrial:
             return self.latency.value
         return float("inf") if self.estimate is None else self.estimate
 
-    def candidate(self, budget: AccuracyBudget, chosen: bool) -> Candidate:
+    def candidate(self, budget: Criterion, chosen: bool) -> Candidate:
         """What the report keeps of it."""
-        is_within = self.fidelity is not None and not self.judged_on_few and budget.allows(self.fidelity, self.metric)
-        if budget.labelled and self.metric is None:
-            is_within = False
+        is_within = (
+            self.fidelity is not None and not self.judged_on_few and budget.judge(self.fidelity, self.metric).kept
+        )
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
         note = self.note or ("" if self.latency is None else _unjudged(self))
         return Candidate(
@@ -91,7 +91,7 @@ class CandidateEvaluator:
     def __init__(
         self,
         job: QuantizationInputs,
-        budget: AccuracyBudget,
+        budget: Criterion,
         judge: FidelityEvaluator,
         reference: OnnxRunner,
         seen: Mapping[str, ObservedRange],
@@ -193,7 +193,7 @@ class CandidateEvaluator:
             trial.first_look = trial.fidelity
         else:
             trial.fidelity, trial.first_look = known.fidelity, known.first_look
-        trial.judged_on_few = not self.budget.is_clearly_outside(trial.fidelity)  # type: ignore[arg-type]
+        trial.judged_on_few = not self.budget.judge(trial.fidelity).hopeless  # type: ignore[arg-type]
 
     def _take_for_fastest(self, trial: RecipeTrial, runner: OnnxRunner) -> None:
         if trial.latency is None or not self.likely(trial):
@@ -203,14 +203,14 @@ class CandidateEvaluator:
 
     def likely(self, trial: RecipeTrial) -> bool:
         """True when what is known of a candidate keeps the budget with room to spare; nothing is measured for it."""
-        return trial.fidelity is not None and (self.budget.allows_with_room(trial.fidelity) or self.is_within(trial))
+        return trial.fidelity is not None and (self.budget.judge(trial.fidelity).has_room or self.is_within(trial))
 
     def is_within(self, trial: RecipeTrial) -> bool:
         """True when a candidate was judged and keeps the budget; nothing is measured for it."""
         return (
             trial.fidelity is not None
             and self._judged_fully(trial)
-            and self.budget.allows(trial.fidelity, trial.metric)
+            and self.budget.judge(trial.fidelity, trial.metric).kept
         )
 
     def breaks(self, recipe: QuantRecipe) -> bool:

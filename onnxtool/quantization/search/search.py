@@ -18,11 +18,11 @@ from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import FIDELITY_SAMPLES, QuantizationInputs
 from onnxtool.quantization.kernel_table import estimate_by, table_named
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.candidates import chosen_by, natural_plan, rule_of_thumb
 from onnxtool.quantization.search.evaluator import CandidateEvaluator
 from onnxtool.quantization.search.node_cost import macs
@@ -53,7 +53,7 @@ def search(
     Args:
         job: model, data, labels.
         base: options that every candidate shares (activations, exclusions, operator types).
-        max_drop: the budget; see `AccuracyBudget`.
+        max_drop: the budget; see `Criterion`.
         time_limit: seconds for the whole search; it ends with the best found so far.
         target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
         began: reading of the clock that the time limit counts from; now unless given.
@@ -61,7 +61,7 @@ def search(
     clock = TimeBudget(time_limit, began)
     traits = find_target(target)
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
-    budget = AccuracyBudget(max_drop, job.task is not None)
+    budget = Criterion(max_drop, job.task is not None)
     measured = None if job.data is None else job.split()[0]
     reference = job.runner(job.source)
     fitting = [n for n in job.prepared.graph if eligible(n) or (is_recurrent(n) and not base.form)]

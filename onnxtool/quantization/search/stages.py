@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 
 import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.quantization.algorithms.weight_storage import compactable
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget, Samples
 from onnxtool.quantization.search.accuracy_repair import LESS_NOISE, AccuracyRepairs
 from onnxtool.quantization.search.candidates import natural_plan, whole_model_plans
 from onnxtool.quantization.search.choice import (
@@ -63,6 +64,14 @@ _LAST_RESORT = 1.1  # of the time limit
 _HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
 
 
+class Samples(Enum):
+    """How many samples have to show that a candidate keeps the budget."""
+
+    ALL = "all of them"
+    FEW_WITH_ROOM = "a first few, where that leaves room to spare"
+    FEW = "a first few, where there are no labels"
+
+
 @dataclass(frozen=True)
 class SearchOutcome:
     """What the search found.
@@ -82,7 +91,7 @@ class SearchOutcome:
     best: RecipeTrial | None
     smallest: RecipeTrial | None
     trials: tuple[RecipeTrial, ...]
-    budget: AccuracyBudget
+    budget: Criterion
     verdict: str
     reference: OnnxRunner
     clock: TimeBudget
@@ -96,7 +105,7 @@ class RecipeSearch:
     def __init__(
         self,
         evaluator: CandidateEvaluator,
-        budget: AccuracyBudget,
+        budget: Criterion,
         nodes: list[ir.Node],
         base: QuantRecipe,
         measured: DataSource | None,
@@ -277,9 +286,7 @@ class RecipeSearch:
         """Whether a first look, or another candidate with the same integers, shows that the budget is not kept."""
         self.evaluator.look(trial)
         return (
-            trial.fidelity is None
-            or self.budget.is_clearly_outside(trial.fidelity)
-            or self.evaluator.breaks(trial.recipe)
+            trial.fidelity is None or self.budget.judge(trial.fidelity).hopeless or self.evaluator.breaks(trial.recipe)
         )
 
     def _is_within(self, trial: RecipeTrial, samples: Samples = Samples.FEW_WITH_ROOM) -> bool:
@@ -292,12 +299,12 @@ class RecipeSearch:
         if self._is_clearly_outside(trial) or trial.fidelity is None:
             return False
         if trial.judged_on_few and samples is not Samples.ALL:
-            if self.budget.allows_with_room(trial.fidelity):
+            if self.budget.judge(trial.fidelity).has_room:
                 return True
             if samples is Samples.FEW and not self.budget.labelled:
-                return self.budget.allows(trial.fidelity) or (self.sure and self._is_within(trial, Samples.ALL))
+                return self.budget.judge(trial.fidelity).kept or (self.sure and self._is_within(trial, Samples.ALL))
         self.evaluator.judge_fully(trial)
-        return trial.fidelity is not None and self.budget.allows(trial.fidelity, self.evaluator.score(trial))
+        return trial.fidelity is not None and self.budget.judge(trial.fidelity, self.evaluator.score(trial)).kept
 
     def _is_within_in_all(self, trial: RecipeTrial) -> bool:
         return self._is_within(trial, Samples.ALL)

@@ -11,9 +11,9 @@ from onnx import helper
 
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.detections import Detections
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, outputs_fit
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.runtime.data.open_data import open_data
 
 Outputs = dict[str, np.ndarray]
@@ -148,7 +148,7 @@ def test_a_detector_is_kept_that_finds_nearly_the_same(lost: int, kept: bool) ->
     fidelity = judge.judge(Replaying(wrong))
     assert fidelity.detection_f1 == pytest.approx(2 * (144 - lost) / (288 - lost)) and fidelity.detections == 144
     assert set(fidelity.kinds.values()) == {"detections"} and fidelity.column_db is None
-    assert AccuracyBudget().allows(fidelity) is kept
+    assert Criterion().judge(fidelity).kept is kept
     assert judge.detections is not None
     assert outputs_fit(samples[0], wrong[0]) and not outputs_fit(samples[0], wrong[0], judge.detections.names)
     assert outputs_fit(samples[0], {**wrong[0], "boxes": wrong[0]["boxes"][:, :3]}, judge.detections.names)

@@ -15,12 +15,12 @@ from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, are_alike, column_axis
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement
 from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource
@@ -100,8 +100,8 @@ def test_a_target_of_its_own_unit_that_became_noise_is_the_weakest() -> None:
     assert found.channel_db > 50
     assert found.weakest == "y[3]"
     assert found.column_db == pytest.approx(-2.3, abs=0.7)
-    assert not AccuracyBudget(0.5).allows(found)
-    assert AccuracyBudget(0.5).allows(judged(expected, expected + random.standard_normal((2000, 4)) * 0.01))
+    assert not Criterion(0.5).judge(found).kept
+    assert Criterion(0.5).judge(judged(expected, expected + random.standard_normal((2000, 4)) * 0.01)).kept
 
 
 def test_two_of_five_channels_lost_is_not_kept() -> None:
@@ -110,7 +110,7 @@ def test_two_of_five_channels_lost_is_not_kept() -> None:
     noise = np.array([0.01, 0.01, 0.01, 1.1, 1.1]).reshape(1, 5, 1, 1)
     found = judged(expected, expected + random.standard_normal(expected.shape) * noise, "Relu")
     assert found.channel_db == pytest.approx(-0.8, abs=0.5) and found.weakest in ("y[3]", "y[4]")
-    assert not AccuracyBudget().allows(found)
+    assert not Criterion().judge(found).kept
 
 
 def test_constant_columns_are_no_signal() -> None:
@@ -129,8 +129,8 @@ def test_vectors_are_judged_by_their_neighbours() -> None:
     assert found.neighbours is not None and found.neighbours > 0.9
     assert found.vector_cosine is not None and found.vector_cosine > 0.99
     assert found.column_db is not None and found.agreement is None
-    assert AccuracyBudget().allows(found), "at 26 dB a column may be below the limit of values"
-    assert not AccuracyBudget().allows(judged(expected, far, "LayerNormalization"))
+    assert Criterion().judge(found).kept, "at 26 dB a column may be below the limit of values"
+    assert not Criterion().judge(judged(expected, far, "LayerNormalization")).kept
 
 
 def test_few_vectors_are_judged_by_cosine_alone() -> None:
@@ -181,8 +181,8 @@ def test_targets_of_different_units_are_judged_each_however_many_there_are(count
     wrong = right + np.random.default_rng(4).normal(size=right.shape) * right.std() * 0.01
     found = judged(right, wrong, op)
     assert found.sqnr_db > 35 and found.margin_db < 0 and found.column_db is not None and found.column_db < 10
-    assert not AccuracyBudget().allows(found)
-    assert AccuracyBudget().allows(judged(right, right + 0.003 * right.std(0) * np.sign(wrong - right), op))
+    assert not Criterion().judge(found).kept
+    assert Criterion().judge(judged(right, right + 0.003 * right.std(0) * np.sign(wrong - right), op)).kept
 
 
 @pytest.mark.parametrize(("decades", "alike"), [(0.9, True), (1.2, False)])
@@ -203,7 +203,7 @@ def test_one_quiet_column_of_pooled_vectors_does_not_outweigh_their_neighbours(n
     right[:, 5] *= 0.04
     wrong = right + noise * random.normal(size=right.shape)
     assert 10 * np.log10(right[:, 5].var() / noise**2) < 5
-    assert AccuracyBudget().allows(judged(right, wrong, "ReduceMean")) is allowed
+    assert Criterion().judge(judged(right, wrong, "ReduceMean")).kept is allowed
 
 
 @pytest.mark.parametrize(("rows", "alike"), [(31, True), (32, False)])
@@ -217,15 +217,15 @@ def test_a_few_small_targets_among_many_that_vary_alike_are_not_lost() -> None:
     right[:, 7] *= 1e-3
     assert are_alike([right]), "one in a hundred is no unlike spread"
     found = judged(right, right + 0.02 * np.random.default_rng(6).normal(size=right.shape), "Relu")
-    assert found.weakest == "y[7]" and not AccuracyBudget().allows(found)
+    assert found.weakest == "y[7]" and not Criterion().judge(found).kept
 
 
 def test_columns_that_vary_alike_may_have_a_little_more_noise() -> None:
     random = np.random.default_rng(7)
     right, noise = random.normal(size=(400, 96)), random.normal(size=(400, 96))
-    assert AccuracyBudget().allows(judged(right, right + 0.11 * noise, "Relu")), "19 dB"
-    assert not AccuracyBudget().allows(judged(right, right + 0.16 * noise, "Relu")), "16 dB"
-    assert not AccuracyBudget().allows(judged(right[:, :15], right[:, :15] + 0.11 * noise[:, :15], "Relu"))
+    assert Criterion().judge(judged(right, right + 0.11 * noise, "Relu")).kept, "19 dB"
+    assert not Criterion().judge(judged(right, right + 0.16 * noise, "Relu")).kept, "16 dB"
+    assert not Criterion().judge(judged(right[:, :15], right[:, :15] + 0.11 * noise[:, :15], "Relu")).kept
 
 
 def test_rows_of_one_length_are_vectors_whatever_the_graph_says() -> None:
@@ -243,7 +243,7 @@ def test_a_few_high_scores_that_sink_are_seen() -> None:
     sunk = np.where(right > 0.9, 0.75, right)
     found = judged(right, sunk, "Sigmoid")
     assert found.detection_f1 == 1 and found.rare_shift == pytest.approx(0.2)
-    assert not AccuracyBudget().allows(found) and AccuracyBudget().allows(judged(right, right * 0.999, "Sigmoid"))
+    assert not Criterion().judge(found).kept and Criterion().judge(judged(right, right * 0.999, "Sigmoid")).kept
 
 
 def test_boxes_beside_scores_are_found_where_they_were() -> None:
@@ -290,7 +290,7 @@ def test_a_band_of_quantiles_is_the_weakest_column() -> None:
     right = random.normal(1000, 300, (200, 1)) + np.array([-10.0, 0, 10])
     found = judged(right, right + random.normal(size=right.shape), "Relu")
     assert found.weakest == "y (from column to column)" and found.channel_db == pytest.approx(17, abs=0.5)
-    assert not AccuracyBudget().allows(found)
+    assert not Criterion().judge(found).kept
 
 
 def test_a_map_of_amounts_that_is_more_everywhere_is_not_kept() -> None:
@@ -298,7 +298,7 @@ def test_a_map_of_amounts_that_is_more_everywhere_is_not_kept() -> None:
     right = np.where(random.random((8, 1, 16, 16)) < 0.1, 1.0, 0.0)
     found = judged(right, right + 0.0025, "Relu")
     assert found.total_shift == pytest.approx(0.0025 * right.size / right.sum(), rel=1e-3)
-    assert found.channel_db > 40 and not AccuracyBudget().allows(found)
+    assert found.channel_db > 40 and not Criterion().judge(found).kept
 
 
 def test_a_mask_of_a_small_object_counts_as_much_as_that_of_a_large_one() -> None:
@@ -309,7 +309,7 @@ def test_a_mask_of_a_small_object_counts_as_much_as_that_of_a_large_one() -> Non
     gone[0, :, 0, :4] = 0.2
     found = judged(right, gone, "Sigmoid")
     assert found.sample_f1 == pytest.approx(1 - (1 - 24 / 28) / 8)
-    assert (found.detection_f1 or 0) > 0.99 and not AccuracyBudget().allows(found)
+    assert (found.detection_f1 or 0) > 0.99 and not Criterion().judge(found).kept
 
 
 @pytest.mark.parametrize(("axes", "kind"), [([1], "vectors"), ([0, 1], "vectors"), ([2], "values"), ([1, 2], "values")])
@@ -397,7 +397,7 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0, margin_db=
     ],
 )
 def test_the_budget_without_labels(fidelity: Fidelity, allowed: bool) -> None:
-    assert AccuracyBudget(0.01).allows(fidelity) is allowed
+    assert Criterion(0.01).judge(fidelity).kept is allowed
 
 
 def test_a_model_that_declares_any_batch_and_takes_one_is_judged_sample_by_sample() -> None:
@@ -440,7 +440,7 @@ def test_detections_count_as_kept_by_score_and_overlap(by_columns: bool) -> None
         right, wrong = right.swapaxes(1, 2), wrong.swapaxes(1, 2)
     found = judged(right, wrong, "Relu")
     assert found.detection_f1 == pytest.approx(0.9)
-    assert not AccuracyBudget().allows(found)
+    assert not Criterion().judge(found).kept
     assert judged(right, right, "Relu").detection_f1 == 1
 
 

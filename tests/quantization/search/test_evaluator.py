@@ -12,9 +12,9 @@ import pytest
 
 from onnxtool.errors import InputError
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import evaluator as module
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.opened_candidates import Built
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -44,7 +44,7 @@ class Laboratory(CandidateEvaluator):
             prepared=None,
         )
         super().__init__(
-            *cast(Any, (job, AccuracyBudget(labelled=labelled), SimpleNamespace(judge=self._judge), "float", {})),
+            *cast(Any, (job, Criterion(labelled=labelled), SimpleNamespace(judge=self._judge), "float", {})),
             conditions=cast(Any, SimpleNamespace(calibrated=lambda recipe: recipe)),
         )
         self._opened = cast(Any, SimpleNamespace(built=self._built, session=self._session))
@@ -174,7 +174,7 @@ def test_what_breaks_the_budget_is_known_of_all_with_the_same_integers(evaluator
     good = evaluator.attempt(0.3, 0.5, db=40)
     evaluator.judge_fully(good)
     assert not evaluator.breaks(good.recipe)
-    evaluator.budget = AccuracyBudget(labelled=True)
+    evaluator.budget = Criterion(labelled=True)
     assert not evaluator.breaks(fused), "labels were not asked"
 
 
@@ -324,8 +324,8 @@ def test_what_was_never_timed_may_be_short(evaluator: Laboratory, monkeypatch: p
 def test_without_a_figure_on_labels_nothing_is_within_their_budget() -> None:
     fidelity = Fidelity(50.0, 1.0, None, 8, channel_db=50.0, margin_db=50.0 - 25)
     trial = RecipeTrial("a", QuantRecipe(), fidelity=fidelity)
-    assert trial.candidate(AccuracyBudget(), False).within_budget
-    assert not trial.candidate(AccuracyBudget(labelled=True), False).within_budget
+    assert trial.candidate(Criterion(), False).within_budget
+    assert not trial.candidate(Criterion(labelled=True), False).within_budget
 
 
 def test_fusions_that_cannot_be_made_are_none(evaluator: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,16 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.options.quantize import ResultLimits
+from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import stages as module
-from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.choice import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.moves import RecipeMove
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
-from onnxtool.report.quantize import Fidelity
+from onnxtool.report.quantize import Fidelity, TaskMetric
 
 PLAN: Any = {"a": "static"}
 
@@ -63,7 +63,7 @@ class Lab:
         return None
 
     def is_within(self, trial: RecipeTrial) -> bool:
-        return trial.fidelity is not None and not trial.judged_on_few and AccuracyBudget().allows(trial.fidelity)
+        return trial.fidelity is not None and not trial.judged_on_few and Criterion().judge(trial.fidelity).kept
 
     def try_out(self, name: str, recipe: QuantRecipe, **_: Any) -> RecipeTrial:
         self.tried.append(name)
@@ -91,7 +91,7 @@ class Given:
 
 def search(evaluator: Lab, *, sure: bool = False) -> RecipeSearch:
     found: Any = object.__new__(RecipeSearch)
-    found.evaluator, found.budget, found.sure, found.moves = evaluator, AccuracyBudget(), sure, Given()
+    found.evaluator, found.budget, found.sure, found.moves = evaluator, Criterion(), sure, Given()
     found.base, found.nodes, found.static_possible, found.inner, found._left = QuantRecipe(), [], True, [], {}
     return cast(RecipeSearch, found)
 
@@ -120,7 +120,10 @@ def test_what_is_close_to_the_budget_is_judged_on_all_samples_in_the_end() -> No
 def test_with_labels_a_first_look_does_not_tell() -> None:
     evaluator = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
     found = search(evaluator)
-    found.budget = AccuracyBudget(labelled=True)
+    found.budget = Criterion(labelled=True)
+    lost = {"broken": 0.1, "slow": 0.0}
+    told: Any = lambda trial: TaskMetric("f1", 0.9, 0.9 - lost[trial.name], 64, lost[trial.name])  # noqa: E731
+    evaluator.score = told  # type: ignore[method-assign]
     assert named(found._winner()) == "slow" and evaluator.full == ["broken", "slow"]
 
 

@@ -1,0 +1,183 @@
+"""The accuracy budget: what a quantized model may lose, and what each of its outputs loses of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onnxtool.quantization.evaluation.output_statistics import ALIKE_DB, CLASSES_DB, TARGETS_DB, VALUES_DB
+from onnxtool.report.quantize import Fidelity, TaskMetric
+
+DEFAULT_DROP = 0.01  # one point
+# Without labels. Where a flip costs next to nothing by the float model's own probabilities (two tokens that it holds
+# for equally likely), more of them are allowed. For scores both numbers leave room for a small sample.
+_SAFETY, _MOST_FLIPS = 10, 5
+# With so little noise, what flips are near ties, which float decides by chance too: a few dozen samples of an unsure
+# model have several of them.
+_CLOSE_DB = 30.0
+_SAFETY_CLOSE, _MOST_FLIPS_CLOSE = 4, 10
+_MOST_FLIPPED_CLOSE = 2  # scores beside a threshold, of fewer than
+_MANY_FOUND = 200
+_RARE_SHIFT = 3  # times the loss to stay within: of a score, where only a few are as high
+_MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
+# Vectors for comparing: what they are for is their neighbours. Of ten, one may change place with the eleventh.
+VECTOR_COSINE = 0.98
+NEIGHBOURS = 0.9
+_LABELS_DB = 5.0  # below which labels need not be asked
+_ROOM, _HOPELESS = 0.5, 4.0  # times what is allowed: within it with room to spare, and far outside
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class OutputLoss:
+    """What is lost in one respect, as a multiple of what is allowed.
+
+    Attributes:
+        text: what it is, and by how much.
+        measured: on the samples that were seen.
+        at_most: by the end of the interval where there is one.
+    """
+
+    text: str
+    measured: float
+    at_most: float
+
+
+@dataclass(frozen=True)
+class AccuracyVerdict:
+    """What a candidate loses in every respect that counts."""
+
+    losses: tuple[OutputLoss, ...]
+
+    @property
+    def kept(self) -> bool:
+        """True when the budget is kept: by the end of every interval."""
+        return all(loss.at_most <= 1 + _ROUNDING for loss in self.losses)
+
+    @property
+    def has_room(self) -> bool:
+        """True when a first look, on few samples, shows the budget to be kept with half of it to spare."""
+        return all(loss.at_most <= _ROOM + _ROUNDING for loss in self.losses)
+
+    @property
+    def hopeless(self) -> bool:
+        """True when a first look shows a candidate to be far outside, so that a full evaluation is pointless."""
+        return any(loss.measured > _HOPELESS for loss in self.losses)
+
+    @property
+    def worst(self) -> OutputLoss:
+        """What breaks the budget most; call it only where it is broken."""
+        return max(self.losses, key=lambda loss: loss.at_most)
+
+
+def _points(share: float) -> str:
+    return f"{share * 100:.2g} points"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What may be lost.
+
+    Attributes:
+        max_drop: largest loss of the task metric (0.01 is one point); without labels, the loss to stay within by
+            the fidelity of the outputs.
+        labelled: a task metric decides.
+    """
+
+    max_drop: float = DEFAULT_DROP
+    labelled: bool = False
+
+    def judge(self, seen: Fidelity, metric: TaskMetric | None = None) -> AccuracyVerdict:
+        """What a candidate loses.
+
+        With labels the bound of the loss decides. Where so few cannot show that, the loss that was measured has to
+        be within the budget, and what the outputs would cost without labels.
+        """
+        if metric is None and self.labelled:
+            lost = float("inf") if seen.channel_db < _LABELS_DB else 0.0
+            return AccuracyVerdict((OutputLoss("the labels were not asked", lost, float("inf")),))
+        if metric is not None:
+            if metric.drop_at_most is not None and metric.drop_at_most <= self.max_drop + _ROUNDING:
+                return AccuracyVerdict(())
+            if metric.drop > self.max_drop + _ROUNDING:
+                lost = metric.drop / self._allowed
+                return AccuracyVerdict((OutputLoss(f"{metric.name} loses {_points(metric.drop)}", lost, lost),))
+        return AccuracyVerdict(tuple(self._losses(seen)))
+
+    @property
+    def _allowed(self) -> float:
+        return max(self.max_drop, _ROUNDING)
+
+    def _losses(self, seen: Fidelity) -> Iterator[OutputLoss]:
+        noise = 10 ** (-seen.margin_db / 10)
+        where = seen.weakest or "the output"
+        noisy = OutputLoss(f"{where} has {-seen.margin_db:.1f} dB less than it needs", noise, noise)
+        flips = self._flips(seen)
+        if flips is None or not seen.sequences:
+            yield noisy
+            yield from () if flips is None else (flips[1],)
+        else:  # noise does not matter where texts stay what they were
+            few, costly = flips
+            yield few if few.at_most <= max(noise, costly.at_most) else max(noisy, costly, key=lambda one: one.at_most)
+        if seen.vector_cosine is not None:
+            lost = (1 - seen.vector_cosine) / (1 - VECTOR_COSINE)
+            yield OutputLoss(f"vectors: cosine {seen.vector_cosine:.3g}", lost, lost)
+        # Of the few that a first look sees, these say too little for a candidate to be given up.
+        others = [
+            (None if seen.neighbours is None else 1 - seen.neighbours, 1 - NEIGHBOURS, "{:.0%} of neighbours lost"),
+            (seen.total_shift, _MOST_SHIFT * self._allowed, "the sum of a map is {:.2%} off"),
+            (seen.rare_shift, _RARE_SHIFT * self._allowed, "high scores move by {:.3f}"),
+            (self._missed_in_samples(seen), self._allowed, "F1 in each picture: {:.3f} lost"),
+            (self._missed(seen), self._allowed, "F1 of scores: {:.3f} lost"),
+        ]
+        for loss, allowed, text in others:
+            if loss is not None:
+                yield OutputLoss(text.format(loss), 0.0, loss / allowed)
+
+    def _flips(self, seen: Fidelity) -> tuple[OutputLoss, OutputLoss] | None:
+        """Other classes: as they are counted, and the same or what they cost, whichever is less; None without any."""
+        if seen.agreement is None or seen.expected_drop is None:
+            return None
+        share = 1 - seen.agreement
+        most = _MOST_FLIPS_CLOSE if seen.channel_db >= _CLOSE_DB else _MOST_FLIPS
+        flipped = (share if seen.flips_at_most is None else seen.flips_at_most) / self._allowed
+        cost = (seen.expected_drop if seen.drop_at_most is None else seen.drop_at_most) / self._allowed
+        many = share / (most * self._allowed)
+        counted = OutputLoss(f"{share:.1%} of characters are others", share / self._allowed, flipped)
+        text = f"other classes cost {_points(cost * self._allowed)} at most"
+        text = text if cost >= many else f"{share:.1%} of classes are others"
+        return counted, OutputLoss(text, many, min(flipped, max(cost, many)))
+
+    def _missed_in_samples(self, seen: Fidelity) -> float | None:
+        """F1 that is lost in each picture, or a multiple of what that costs: a few pixels at the rim cost nothing."""
+        if seen.sample_f1 is None:
+            return None
+        lost = 1 - seen.sample_f1
+        return lost if seen.sample_cost is None else min(lost, _SAFETY_CLOSE * seen.sample_cost)
+
+    def _missed(self, seen: Fidelity) -> float | None:
+        """F1 of scores over a threshold that is lost, less where what differs are near ties."""
+        if seen.detection_f1 is None:
+            return None
+        close = seen.channel_db >= _CLOSE_DB
+        # Of a few dozen, one is as much as two in a hundred.
+        flipped = _MOST_FLIPPED_CLOSE if close and seen.detections < _MANY_FOUND else 1
+        safety, flips = (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
+        lost = 1 - seen.detection_f1
+        near_ties = lost if seen.detection_cost is None else max(lost / flips, safety * seen.detection_cost)
+        return min(lost / flipped, near_ties)
+
+    @property
+    def words(self) -> str:
+        """The budget in one sentence."""
+        points = f"{self.max_drop * 100:g} point{'' if self.max_drop == 0.01 else 's'}"
+        if self.labelled:
+            return f"at most {points} below float on the labelled data, by the end of the interval"
+        return (
+            f"on held-out calibration samples, at most {self.max_drop * 100:g} % other classes by the interval's end, "
+            f"or others that cost at most {points} by the float model's own probabilities, and "
+            f"{CLASSES_DB:g} dB; outputs that are not classes: {VALUES_DB:g} dB in the weakest column ({TARGETS_DB:g} "
+            f"of a linear layer's or of scores, {ALIKE_DB:g} where columns vary alike) and the same detections; "
+            f"vectors: cosine {VECTOR_COSINE:g} and "
+            f"{NEIGHBOURS * 100:g} % of the ten nearest"
+        )
