@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from onnxtool.generation.folder import staged_folder
 from onnxtool.generation.generate import generate
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model.provenance.metadata import versions
+from onnxtool.packaging.figures import Figures
 from onnxtool.packaging.kind import constants, filled
-from onnxtool.packaging.kinds.fastapi import application_command, slug
+from onnxtool.packaging.kinds.fastapi import FastApi, application_command, write_container
 from onnxtool.packaging.kinds.kserve import KServe
 from onnxtool.packaging.manifest import Manifest, write_manifest
 from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
@@ -37,16 +37,9 @@ _PACKAGES = (
     "httptools",
     "uvloop",
 )
-_PLACES = {
-    "fastapi": ("fastapi/compose.yaml", "fastapi/kubernetes.yaml"),
-    "kserve": ("kserve/inference-service.yaml",),
-}
 _PROMPTS = ("The", "Once upon a time", "1 2 3 4")
 _TOKENS = 16
-_COMMANDS = {
-    "fastapi": ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000"),
-    "kserve": KServe.commands,
-}
+_KINDS: Mapping[str, type[FastApi]] = {kind.name: kind for kind in (FastApi, KServe)}
 
 
 def package_bundle(
@@ -66,9 +59,9 @@ def package_bundle(
         VerdictError: the endpoint gives another text; nothing is written.
     """
     asked = list(dict.fromkeys(kinds))
-    if len(asked) != 1 or asked[0] not in _COMMANDS:
+    if len(asked) != 1 or asked[0] not in _KINDS:
         raise UnsupportedError("a bundle is packaged --for fastapi or kserve; other places take no key-value cache.")
-    kind = asked[0]
+    kind = _KINDS[asked[0]]
     verify_output(output)
     opened, called = Bundle.open(bundle), package_name(bundle, name)
     golden = [_case(bundle, prompt) for prompt in _PROMPTS]
@@ -77,9 +70,9 @@ def package_bundle(
         _write(staged, opened, called, golden, kind)
         started = _prove(staged, golden, fresh)
         proof = PackageProof(started, len(golden), (), True)
-        made = describe_package(staged, output, kind, proof, _COMMANDS[kind])
+        made = describe_package(staged, output, kind.name, proof, kind.commands)
         report = PackageReport(str(bundle), (made,), workers=1, threads=cpu.usable_cores())
-        record_provenance(staged, f"package --for {kind}", bundle, report, earlier=bundle)
+        record_provenance(staged, f"package --for {kind.name}", bundle, report, earlier=bundle)
     return report
 
 
@@ -88,7 +81,7 @@ def _case(bundle: Path, prompt: str) -> dict[str, Any]:
     return {"prompt": prompt, "max_tokens": _TOKENS, "text": found.text, "tokens": list(found.tokens)}
 
 
-def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, Any]], kind: str) -> None:
+def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, Any]], kind: type[FastApi]) -> None:
     app = constants("fastapi/bundle_app.py", {"NAME": json.dumps(name)})
     (folder / "app.py").write_text(app, encoding="utf-8")
     (folder / "smoke_test.py").write_text(filled("fastapi/bundle_smoke_test.py", {}), encoding="utf-8")
@@ -96,27 +89,21 @@ def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, A
     found = versions(*_PACKAGES)
     pinned = "\n".join(f"{p}=={found[p]}" for p in _PACKAGES if p in found)
     (folder / "requirements.txt").write_text(pinned + "\n", encoding="utf-8")
-    values = {
-        "SLUG": slug(name),
-        "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
-        "FILES": "app.py model model/",
-        "THREADS": cpu.usable_cores(),
-        "RUNS": 1,
-        "WORKERS": 1,
-        "CORES": cpu.usable_cores(),
-        "MEMORY": bundle.size // 1_000_000 * 2 + 512,
-        "NAME": name,
-        "TITLE": "a language model in the form of OpenAI's API (FastAPI, onnxruntime-genai)",
-        "COMMANDS": "\n".join(f"    {c}" for c in _COMMANDS[kind]),
-        "TENSORS": f"| context | {bundle.context} tokens |\n| vocabulary | {bundle.vocabulary} |",
-        "NOTE": "",
-    }
-    for file in ("fastapi/Dockerfile", *_PLACES[kind]):
-        (folder / file.rpartition("/")[2]).write_text(filled(file, values), encoding="utf-8")
+    cores = cpu.usable_cores()
+    memory = bundle.size // 1_000_000 * 2 + 512
+    figures = Figures(workers=1, threads=cores, runs=1, cores=cores, latency=0.0, memory_mb=memory)
+    write_container(folder, name, figures, "app.py model model/", kind.places)
     dockerfile = (folder / "Dockerfile").read_text(encoding="utf-8")
     # A folder is copied into the image under its own name.
     dockerfile = dockerfile.replace("COPY app.py model model/ ./", "COPY app.py ./\nCOPY model ./model")
     (folder / "Dockerfile").write_text(dockerfile, encoding="utf-8")
+    values = {
+        "NAME": name,
+        "TITLE": "a language model in the form of OpenAI's API (FastAPI, onnxruntime-genai)",
+        "COMMANDS": "\n".join(f"    {c}" for c in kind.commands),
+        "TENSORS": f"| context | {bundle.context} tokens |\n| vocabulary | {bundle.vocabulary} |",
+        "NOTE": "",
+    }
     readme = filled("every/README.md", values)
     readme = readme.replace("`golden/` holds recorded inputs and outputs", "`golden.json` holds recorded texts")
     (folder / "README.md").write_text(readme, encoding="utf-8")

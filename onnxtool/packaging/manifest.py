@@ -9,6 +9,8 @@ from typing import Any
 
 from onnxtool.errors import InputError
 from onnxtool.generation.bundle import read_json
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.protocol_v2.tensors import read_metadata
 
 MANIFEST = "onnxtool-package.json"
 _SCHEMA = "onnxtool/package-folder/1"
@@ -30,6 +32,11 @@ class Manifest:
     model: str
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
+
+    @property
+    def specs(self) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+        """Inputs and outputs; InputError as of `read_metadata`."""
+        return read_metadata(self.inputs), read_metadata(self.outputs)
 
 
 def is_package(folder: Path) -> bool:

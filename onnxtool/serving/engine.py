@@ -195,28 +195,16 @@ class Engine:
         try:
             results = await run if alone is None else [await run]
         except Exception as error:
-            await self._apart(jobs, error)
+            if len(jobs) > 1:  # each runs again, alone: the fault of one is not that of the others
+                for job in reversed(jobs):
+                    job.rows = 0
+                    self._waiting.appendleft(job)
+            elif not jobs[0].answer.done():
+                jobs[0].answer.set_exception(error)
         else:
             for job, result in zip(jobs, results, strict=True):
                 if not job.answer.done():
                     job.answer.set_result(result)
-
-    async def _apart(self, jobs: list[_EngineJob], error: Exception) -> None:
-        """A batch has failed: the fault of one request is not that of the others."""
-        if len(jobs) == 1:
-            if not jobs[0].answer.done():
-                jobs[0].answer.set_exception(error)
-            return
-        loop = asyncio.get_running_loop()
-        for job in jobs:
-            try:
-                alone = await loop.run_in_executor(self._threads, self._call, [job.feeds], Cancellation())
-            except Exception as own:
-                if not job.answer.done():
-                    job.answer.set_exception(own)
-            else:
-                if not job.answer.done():
-                    job.answer.set_result(alone[0])
 
     def _call(self, feeds: list[Feeds], cancellation: Cancellation) -> list[dict[str, Any]]:
         """Run on a thread: one request, or several joined along the first dim and taken apart again."""

@@ -14,10 +14,11 @@ from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
 from onnxtool.report.package import Started
-from onnxtool.runtime.protocol_v2.tensors import datatype, read_metadata
+from onnxtool.runtime.protocol_v2.tensors import datatype
 from onnxtool.runtime.runner import Runner
 
 _PACKAGES = ("numpy", "onnxruntime", "orjson")
+_PROTOCOL = ("check_shared_dims", "decode_plain", "element_type", "load_json", "runtime_datatype", "to_lists")
 _SERVER = "azureml-inference-server-http==1.5.1"
 
 
@@ -49,7 +50,7 @@ class AzureMl(PackageKind):
         (folder / "src").mkdir()
         values = {"THREADS": f"{subject.figures.threads}  # measured", **checks(subject)}
         score = constants("azureml/score.py", values)
-        write_protocol(folder / "src", ("check_shared_dims", "decode_plain", "load_json", "to_lists"))
+        write_protocol(folder / "src", _PROTOCOL)
         (folder / "src" / "score.py").write_text(score, encoding="utf-8")
         write_smoke_test(folder, "azureml/smoke_test.py")
         places = {"SLUG": slug(subject.name), "RUNS": subject.figures.runs}
@@ -69,5 +70,4 @@ class AzureMl(PackageKind):
         """The scoring script's `init` and `run`, as Azure calls them."""
         manifest = read_manifest(folder)
         python, words = interpreter(folder, subject is not None and subject.fresh)
-        specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
-        return ScriptRunner(python, folder, *specs), Started(f"the scoring script in {words}")
+        return ScriptRunner(python, folder, *manifest.specs), Started(f"the scoring script in {words}")

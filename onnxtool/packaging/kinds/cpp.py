@@ -21,7 +21,6 @@ from onnxtool.packaging.kinds.fastapi import slug
 from onnxtool.packaging.kinds.snippets import cpp_type
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.report.package import Started
-from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
 
 # A folder with include/ (or the headers themselves) of ONNX Runtime; the wheel has the library and no headers.
@@ -85,8 +84,7 @@ class Cpp(PackageKind):
             lacking = "no C++ compiler here" if compiler is None else f"{INCLUDE_VARIABLE} does not name the headers"
             told = f"the model file in ONNX Runtime, not compiled: {lacking}"
             return OnnxRunner.open(folder / manifest.model), Started(told, complete=False)
-        specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
-        runner = CompiledRunner(compiler, include, folder, *specs)
+        runner = CompiledRunner(compiler, include, folder, *manifest.specs)
         return runner, Started(f"compiled with {Path(compiler).name}, run beside the wheel's library")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from onnxtool.errors import MissingExtraError
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import shared_dims
+from onnxtool.packaging.figures import Figures
 from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled, write_smoke_test
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
@@ -22,7 +24,7 @@ from onnxtool.runtime.runner import Runner
 PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson")
 
 _PROTOCOL = (
-    *("HEADER_LENGTH", "decode_request", "encode_response"),
+    *("HEADER_LENGTH", "decode_request", "element_type", "encode_response", "runtime_datatype"),
     *("check_shared_dims", "decode_plain", "form_file", "from_lists", "to_lists"),
 )
 
@@ -33,23 +35,12 @@ class FastApi(PackageKind):
     name = "fastapi"
     title = "an HTTP endpoint (FastAPI, Open Inference Protocol V2)"
     commands = ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000")
+    places: ClassVar[tuple[str, ...]] = ("fastapi/compose.yaml", "fastapi/kubernetes.yaml")
 
     def write(self, folder: Path, subject: Subject) -> None:
         """The application and its surroundings."""
         write_application(folder, subject)
-        figures = subject.figures
-        values = {
-            "SLUG": slug(subject.name),
-            "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
-            "FILES": f"app.py protocol.py {MODEL}*",
-            "THREADS": figures.threads,
-            "RUNS": figures.runs,
-            "WORKERS": figures.workers,
-            "CORES": figures.cores,
-            "MEMORY": figures.memory_mb,
-        }
-        for name in ("Dockerfile", "compose.yaml", "kubernetes.yaml"):
-            (folder / name).write_text(filled(f"fastapi/{name}", values), encoding="utf-8")
+        write_container(folder, subject.name, subject.figures, f"app.py protocol.py {MODEL}*", self.places)
         (folder / ".dockerignore").write_text(
             "*\n!app.py\n!protocol.py\n!requirements.txt\n!model.onnx*\n", encoding="utf-8"
         )
@@ -73,6 +64,30 @@ class FastApi(PackageKind):
 def slug(name: str) -> str:
     """A name that images and Kubernetes take."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50] or "model"
+
+
+def write_container(folder: Path, name: str, figures: Figures, files: str, places: Sequence[str]) -> None:
+    """What Docker and Kubernetes take.
+
+    Args:
+        folder: of the package.
+        name: of the model.
+        figures: settings of the application.
+        files: of the folder that go into the image.
+        places: templates of descriptions for where it runs.
+    """
+    values = {
+        "SLUG": slug(name),
+        "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "FILES": files,
+        "THREADS": figures.threads,
+        "RUNS": figures.runs,
+        "WORKERS": figures.workers,
+        "CORES": figures.cores,
+        "MEMORY": figures.memory_mb,
+    }
+    for template in ("fastapi/Dockerfile", *places):
+        (folder / template.rpartition("/")[2]).write_text(filled(template, values), encoding="utf-8")
 
 
 def write_application(folder: Path, subject: Subject) -> None:

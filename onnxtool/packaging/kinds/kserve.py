@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from onnxtool.packaging.kind import Subject, filled
-from onnxtool.packaging.kinds.fastapi import FastApi, slug
+from onnxtool.packaging.kind import Subject
+from onnxtool.packaging.kinds.fastapi import FastApi
 
 
 class KServe(FastApi):
@@ -17,22 +15,7 @@ class KServe(FastApi):
         "docker build -t IMAGE . && docker push IMAGE    # IMAGE goes into inference-service.yaml",
         "kubectl apply -f inference-service.yaml && python smoke_test.py http://ADDRESS",
     )
-
-    def write(self, folder: Path, subject: Subject) -> None:
-        """The application, its image, and the InferenceService in place of a Deployment."""
-        super().write(folder, subject)
-        for name in ("kubernetes.yaml", "compose.yaml"):
-            (folder / name).unlink()
-        figures = subject.figures
-        values = {
-            "SLUG": slug(subject.name),
-            "THREADS": figures.threads,
-            "RUNS": figures.runs,
-            "CORES": figures.cores,
-            "MEMORY": figures.memory_mb,
-        }
-        text = filled("kserve/inference-service.yaml", values)
-        (folder / "inference-service.yaml").write_text(text, encoding="utf-8")
+    places = ("kserve/inference-service.yaml",)
 
     def note(self, subject: Subject) -> str:
         """Why a container of its own."""

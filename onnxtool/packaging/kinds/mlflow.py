@@ -16,7 +16,6 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
 from onnxtool.report.package import Started
-from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
 
 # What the requirements name where MLflow itself is not installed here.
@@ -84,8 +83,7 @@ class MlFlow(PackageKind):
             told = "the model file in ONNX Runtime; mlflow is not installed (--fresh-venv installs it)"
             return runner, Started(told, complete=False)
         python, words = interpreter(folder, fresh)
-        specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
-        return ScriptRunner(python, folder, *specs), Started(f"mlflow.onnx.load_model in {words}")
+        return ScriptRunner(python, folder, *manifest.specs), Started(f"mlflow.onnx.load_model in {words}")
 
 
 def _columns(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

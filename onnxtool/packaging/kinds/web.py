@@ -17,7 +17,6 @@ from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject, fill
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.output_folder import RUNTIME_PACKAGE
 from onnxtool.report.package import Started
-from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
 
 _PACKAGE = "onnxruntime-web"
@@ -93,8 +92,7 @@ class Web(PackageKind):
         if browser is None:
             told = "the model file in the native runtime; there is no Chromium here (--browser names one)"
             return OnnxRunner.open(folder / manifest.model), Started(told, complete=False)
-        specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
-        runner = BrowserRunner(browser, folder, *specs)
+        runner = BrowserRunner(browser, folder, *manifest.specs)
         return runner, Started(f"headless {browser.name}, WASM with {runner.facts.get('threads')} threads")
 
     def note(self, subject: Subject) -> str:

@@ -30,6 +30,8 @@ _DTYPES: Mapping[str, np.dtype] = {
     "FP64": np.dtype("float64"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
+# ONNX Runtime's names of element types where they are not the protocol's in small letters.
+_RUNTIME_NAMES = {"float16": "FP16", "float": "FP32", "double": "FP64", "bfloat16": "BF16", "string": BYTES}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _CLASSES = "classification"
 # Of Triton's extensions: with them an answer is another one, or goes elsewhere.
@@ -76,6 +78,17 @@ def datatype(dtype: np.dtype | str) -> str:
     return _NAMES[dtype]
 
 
+def runtime_datatype(kind: str) -> str:
+    """The protocol's name of a type as ONNX Runtime writes it, such as "tensor(float)"."""
+    inner = kind.removeprefix("tensor(").removesuffix(")")
+    return _RUNTIME_NAMES.get(inner, inner.upper())
+
+
+def element_type(datatype: str) -> np.dtype | str:
+    """The dtype of one of the protocol's names; "string" for texts."""
+    return "string" if datatype == BYTES else _DTYPES[datatype]
+
+
 def tensor_metadata(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
     """Inputs or outputs as the protocol's metadata has them; -1 is a dynamic dim."""
     return [
@@ -98,7 +111,7 @@ def read_metadata(entries: Any) -> tuple[TensorSpec, ...]:
         return tuple(
             TensorSpec(
                 str(e["name"]),
-                "string" if e["datatype"] == BYTES else _DTYPES[e["datatype"]],
+                element_type(e["datatype"]),
                 tuple(None if int(d) < 0 else int(d) for d in e["shape"]),
             )
             for e in entries
@@ -374,7 +387,7 @@ def _declared(entry: Any, where: str) -> tuple[str, np.dtype | str, tuple[int, .
         raise InputError(f"{name!r}: 'shape' must be a list of whole numbers, 0 or more.")
     if math.prod(max(d, 1) for d in shape) >= _MAX_ELEMENTS:  # an array of no elements, too, has to have its dims
         raise InputError(f"{name!r}: shape {list(shape)[:16]} is too large.")
-    return name, "string" if kind == BYTES else _DTYPES[kind], tuple(shape)
+    return name, element_type(kind), tuple(shape)
 
 
 def _from_json(name: str, data: Any, dtype: np.dtype | str, shape: tuple[int, ...]) -> np.ndarray:

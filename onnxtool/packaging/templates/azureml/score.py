@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from protocol import InputError, UnsupportedError, check_shared_dims, decode_plain, load_json, to_lists
+from protocol import (
+    InputError,
+    UnsupportedError,
+    check_shared_dims,
+    decode_plain,
+    element_type,
+    load_json,
+    runtime_datatype,
+    to_lists,
+)
 
 try:
     from azureml_inference_server_http.api.aml_response import AMLResponse
@@ -18,14 +27,10 @@ SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must a
 TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
 session: ort.InferenceSession
 
-DTYPES = {
-    **{f"tensor({u}int{bits})": np.dtype(f"{u}int{bits}") for u in ("", "u") for bits in (8, 16, 32, 64)},
-    "tensor(float16)": np.dtype("float16"),
-    "tensor(float)": np.dtype("float32"),
-    "tensor(double)": np.dtype("float64"),
-    "tensor(bool)": np.dtype("bool"),
-    "tensor(string)": "string",
-}
+
+def dtype_of(spec: ort.NodeArg) -> np.dtype | str:
+    found: np.dtype | str = element_type(runtime_datatype(spec.type))
+    return found
 
 
 def init() -> None:
@@ -50,7 +55,7 @@ def run(raw_data: str) -> Any:
 def answer(inputs: Any) -> dict[str, Any]:
     """The outputs for inputs of plain JSON."""
     specs = {i.name: i for i in session.get_inputs()}
-    feeds = decode_plain(inputs, {name: DTYPES[spec.type] for name, spec in specs.items()})
+    feeds = decode_plain(inputs, {name: dtype_of(spec) for name, spec in specs.items()})
     for name, array in feeds.items():
         if array.ndim != len(specs[name].shape):
             raise InputError(f"{name!r} must have {len(specs[name].shape)} dims, not {array.ndim}")

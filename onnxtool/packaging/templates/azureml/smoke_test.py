@@ -21,7 +21,7 @@ import score  # noqa: E402
 def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     score.init()
     outputs = score.run(json.dumps({"inputs": {n: a.tolist() for n, a in inputs.items()}}))["outputs"]
-    types = {o.name: score.DTYPES[o.type] for o in score.session.get_outputs()}
+    types = {o.name: score.dtype_of(o) for o in score.session.get_outputs()}
     types = {name: object if kind == "string" else kind for name, kind in types.items()}
     return {n: np.array(json.loads(json.dumps(v)), dtype=types[n]) for n, v in outputs.items()}
 

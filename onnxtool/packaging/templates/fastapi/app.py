@@ -27,9 +27,11 @@ from protocol import (
     decode_picture,  # [image]
     decode_plain,
     decode_request,
+    element_type,
     encode_response,
     form_file,
     from_lists,
+    runtime_datatype,
     to_lists,
 )
 from starlette.exceptions import HTTPException as AnyHTTPException
@@ -46,22 +48,6 @@ TAKES_EMPTY = False  # whether inputs without elements were tried and did no har
 PICTURE = (3, "RGB")  # [image]
 MAX_SECONDS = float(os.environ.get("MAX_SECONDS", "60"))  # for a request to arrive, and for its answer
 
-ONNX_TYPES = {
-    **{f"tensor({u.lower()}int{bits})": f"{u}INT{bits}" for u in ("", "U") for bits in (8, 16, 32, 64)},
-    "tensor(float16)": "FP16",
-    "tensor(float)": "FP32",
-    "tensor(double)": "FP64",
-    "tensor(bool)": "BOOL",
-    "tensor(string)": "BYTES",
-}
-NUMPY_TYPES = {
-    **{f"{u}INT{bits}": np.dtype(f"{u.lower()}int{bits}") for u in ("", "U") for bits in (8, 16, 32, 64)},
-    "FP16": np.dtype("float16"),
-    "FP32": np.dtype("float32"),
-    "FP64": np.dtype("float64"),
-    "BOOL": np.dtype(bool),
-    "BYTES": "string",
-}
 Arrays = dict[str, np.ndarray]
 
 ort.disable_telemetry_events()
@@ -108,7 +94,11 @@ async def counted(answer: Awaitable[Response]) -> Response:
 
 def tensors(args: list[ort.NodeArg]) -> list[dict[str, Any]]:
     return [
-        {"name": a.name, "datatype": ONNX_TYPES[a.type], "shape": [d if isinstance(d, int) else -1 for d in a.shape]}
+        {
+            "name": a.name,
+            "datatype": runtime_datatype(a.type),
+            "shape": [d if isinstance(d, int) else -1 for d in a.shape],
+        }
         for a in args
     ]
 
@@ -139,7 +129,7 @@ def verify(feeds: Arrays) -> None:
         raise InputError(f"the inputs are {', '.join(DIMS)}")
     for spec in INPUTS:
         name, dims = spec["name"], DIMS[spec["name"]]
-        array, wanted = feeds[name], NUMPY_TYPES[spec["datatype"]]
+        array, wanted = feeds[name], element_type(spec["datatype"])
         fits = array.ndim == len(dims) and all(
             h == w for w, h in zip(dims, array.shape, strict=True) if isinstance(w, int)
         )
@@ -228,7 +218,7 @@ def from_table(body: bytes) -> Arrays:
             raise InputError(f"row {line} has {len(row)} cells, the first has {len(names)}")
     feeds = {}
     for spec in INPUTS:
-        name, kind = spec["name"], NUMPY_TYPES[spec["datatype"]]
+        name, kind = spec["name"], element_type(spec["datatype"])
         if len(INPUTS) == 1 and spec["shape"][1] != 1:
             columns = list(range(len(names)))
         elif name in names:
@@ -267,7 +257,7 @@ async def answer_plain(request: Request) -> Response:
         found = orjson.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({str(error)[:100]})") from None
-    types = {i["name"]: NUMPY_TYPES[i["datatype"]] for i in INPUTS}
+    types = {i["name"]: element_type(i["datatype"]) for i in INPUTS}
     return as_json(await run(decode_plain(found, types)))
 
 
