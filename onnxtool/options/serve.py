@@ -64,7 +64,8 @@ class ServeOptions:
     Attributes:
         host: address to bind to; localhost unless told otherwise.
         port: 0 for any free one.
-        tokens: any of these must stand in a request's Authorization header; empty for no such rule.
+        tokens: any of these must stand in a request's Authorization header; "TOKEN 10/s" limits how often. Empty for no
+            such rule.
         allow_host: names, besides its own, that clients may call the server by and whose web pages may ask it.
         certificate, key: PEM files for TLS.
         limits: what requests may take.
@@ -129,5 +130,7 @@ class ServeCommand(ServeOptions, ServeLimits, Runtime, Shown):
         argument=True,
         metavar="MODEL...",
     )
-    token_file: Path | None = option(None, "Requests must bear one of the tokens in this file, one a line.", place=1)
+    token_file: Path | None = option(
+        None, "Requests must bear one of the tokens in this file, one a line; TOKEN 10/s limits its rate.", place=1
+    )
     custom_op_library: tuple[Path, ...] = CUSTOM_OPS(place=80)

@@ -1,4 +1,4 @@
-"""Which models a server has, and who may ask it."""
+"""Which models a server has."""
 
 from __future__ import annotations
 
@@ -87,19 +87,3 @@ def _versions(path: Path, name: str, version: str) -> list[ServeTarget]:
     if not found or version:
         raise InputError(f"{path}: a folder must be a bundle, or hold models as 1/model.onnx, 2/model.onnx.")
     return found
-
-
-def read_tokens(path: Path) -> tuple[str, ...]:
-    """The tokens of a file, one a line; lines that begin with # are comments.
-
-    Raises:
-        InputError: cannot be read, or holds none.
-    """
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}).") from error
-    tokens = tuple(line for line in lines if line and not line.startswith("#"))
-    if not tokens:
-        raise InputError(f"{path}: holds no token; write one a line.")
-    return tokens

@@ -22,7 +22,8 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH, encode_request
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.serving.targets import parse_targets, read_tokens
+from onnxtool.serving.targets import parse_targets
+from onnxtool.serving.tokens import Token, read_tokens
 from tests.serving.conftest import Running
 
 BOMB = gzip.compress(bytes(65 << 20), 1)
@@ -302,13 +303,18 @@ def test_a_drain_loses_no_request(digits_onnx: Path) -> None:
 
 
 def test_tokens_are_asked_for(digits_onnx: Path, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("# people\nsecret\n")
+    (tmp_path / "tokens").write_text("# people\nsecret\nslow 1/h\n")
     server = Running(digits_onnx, "--token-file", tmp_path / "tokens", "--reload", "off", "--batching", "off")
     with pytest.raises(InputError, match="status 401"):
         server.runner("digits_cnn", token="Secret")
     assert server.client().request("GET", "/metrics")[0] == 401
     assert server.client().get("/v2/health/live") == {"live": True}
     assert server.runner("digits_cnn", token="secret").run(images(1))["logits"].shape == (1, 10)
+    slow = server.client(token="slow")
+    assert slow.request("GET", "/v2")[0] == 200
+    status, headers, _ = slow.request("GET", "/v2")
+    assert status == 429 and 3500 < int(headers["retry-after"]) <= 3600
+    assert slow.request("GET", "/v2/health/ready")[0] == 200 and server.client(token="secret").get("/v2")
     assert server.stop() == 0
 
 
@@ -426,3 +432,15 @@ def test_a_token_file_holds_a_token(tmp_path: Path) -> None:
     (tmp_path / "none").write_text("# nothing\n\n")
     with pytest.raises(InputError, match="holds no token"):
         read_tokens(tmp_path / "none")
+
+
+def test_a_token_has_a_rate() -> None:
+    second = Token("secret 4/s")
+    assert [second.take(9.0) for _ in range(5)] == [0, 0, 0, 0, 0.25]
+    assert second.take(9.25) == 0 and second.take(9.25) == 0.25 and second.take(99.0) == 0
+    minute = Token("secret  30/min")
+    assert [minute.take(at) for at in (9.0, 9.0, 10.5, 11.0)] == [0, 2, 0.5, 0]
+    assert Token("secret").take(0.0) == 0 and Token("secret").header == Token("secret 4/s").header
+    for wrong in ("secret 4", "secret 0/s", "secret -1/s", "secret 1/day", "secret a b"):
+        with pytest.raises(InputError, match="rate must be"):
+            Token(wrong)

@@ -14,7 +14,7 @@ def command(asked: ServeCommand, out: Output) -> None:
     """
     from onnxtool.options.serve import ServeLimits, ServeOptions
     from onnxtool.serving.serve import serve
-    from onnxtool.serving.targets import read_tokens
+    from onnxtool.serving.tokens import read_tokens
     from onnxtool.words import part_of, session_options
 
     options = part_of(
