@@ -12,6 +12,8 @@ from subprocess import CompletedProcess
 
 import onnx
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from onnx import numpy_helper
 
 pytest.importorskip("transformers")
@@ -23,6 +25,7 @@ from onnxtool.serving.app import Request
 from onnxtool.serving.body import BodyReader, ClientGoneError
 from onnxtool.serving.chat_routes import take_turn
 from onnxtool.serving.faults import HttpError
+from tests.hostile_requests import JUNK
 from tests.serving.conftest import Running
 
 Tool = Callable[..., "CompletedProcess[str]"]
@@ -138,6 +141,25 @@ UNSUPPORTED: dict[str, object] = {
     "min_p": 0.1,
     "an_option_of_next_year": 1,
 }
+
+
+_OPTIONS = (*UNSUPPORTED, "prompt", "messages", "model", "stop", "seed", "temperature", "top_p", "stream", "user")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from(["/v1/completions", "/v1/chat/completions"]),
+    changed=st.dictionaries(st.sampled_from(_OPTIONS), JUNK, max_size=2),
+)
+@example(path="/v1/completions", changed={"prompt": "\ud800"})
+@example(path="/v1/chat/completions", changed={"messages": [{"role": "user", "content": "\ud800"}]})
+@example(path="/v1/completions", changed={"stop": "\ud800"})
+def test_no_request_for_a_text_is_a_fault_of_the_server(chat: Running, path: str, changed: dict[str, object]) -> None:
+    ask = {"prompt": "a"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "a"}]}
+    status, answer = post(chat, path, **{"max_tokens": 1, **ask, **changed})
+    assert status < 500 and b"internal" not in answer, answer
+    if status != 200:
+        openai_fault(answer)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
