@@ -73,8 +73,9 @@ class PrivateCopy:
         try:
             shutil.copyfile(path, self.path)
             # The copy is read, not the file, which may change at any time.
-            tensors = all_tensors(read_proto(self.path, external=False), DEFAULT)
-            for location in {found.location for tensor in tensors if (found := external_ref(tensor)) is not None}:
+            tensors = all_tensors(read_proto(self.path, external=False, in_place=True), DEFAULT)
+            places = {found.location for tensor in tensors if (found := external_ref(tensor)) is not None}
+            for location in places - {self.path.name}:
                 source = resolve_inside(path.parent, location)
                 own = self.path.parent / location
                 own.parent.mkdir(parents=True, exist_ok=True)
