@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
+import onnx.inliner
 
+from onnxtool.model import io
 from onnxtool.model.file import ModelFile
 from onnxtool.model.header import element_type, operator_name
 from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.operators.cost import Shape, has_products, macs
+from onnxtool.model.operators.shape_inference import infer_shapes
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
@@ -58,14 +62,16 @@ def inspect(
     }
     given = {s.name: s.shape for s in shaped if s.shape is not None}
     warnings: list[str] = []
-    listed, assumed = _listed(proto, given, ASSUMED_LENGTH, warnings)
-    if _uncounted(listed) and ASSUMED_LENGTH in assumed.values():
+    inlined = onnx.inliner.inline_local_functions(light_copy(proto)) if proto.functions else proto
+    counted, assumed = _listed(inlined, given, ASSUMED_LENGTH, warnings)
+    if _uncounted(counted) and ASSUMED_LENGTH in assumed.values():
         # A length beyond what the model takes (a short table of positions) leaves shapes that fit nothing.
-        listed, assumed = min(
-            (listed, assumed), _listed(proto, given, _SHORT, []), key=lambda found: _uncounted(found[0])
+        counted, assumed = min(
+            (counted, assumed), _listed(inlined, given, _SHORT, []), key=lambda found: _uncounted(found[0])
         )
-    counts = [n.macs for n in listed if n.macs is not None]
-    uncounted = _uncounted(listed)
+    listed = _listed(proto, given, ASSUMED_LENGTH, [])[0] if proto.functions else counted
+    counts = [n.macs for n in counted if n.macs is not None]
+    uncounted = _uncounted(counted)
     if uncounted:
         warnings.append(f"{uncounted} nodes with unknown shapes are not in the count of compute")
     return InspectReport(
@@ -156,10 +162,22 @@ def _listed(
     assumed = bind_inputs(bound, given, length)
     shapes = known_shapes(bound)
     try:
-        shapes = known_shapes(complete(bound))
+        shapes = _shapes(complete(bound))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
     return list(_nodes(proto, shapes)), assumed
+
+
+def _shapes(inferred: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
+    """Those that ONNX's inference has found, and those behind the runtime's own operators, which it cannot pass."""
+    known = known_shapes(inferred)
+    model = io.from_proto(inferred)
+    infer_shapes(model)
+    for value in (output for graph in model.graphs() for node in graph for output in node.outputs):
+        sizes = sizes_of(value)
+        if sizes is not None and value.name and not all(isinstance(d, int) for d in known.get(value.name, (None,))):
+            known[value.name] = tuple(d if isinstance(d, int) else None for d in sizes)
+    return known
 
 
 def _uncounted(listed: Iterable[NodeInfo]) -> int:

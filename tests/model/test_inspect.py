@@ -207,3 +207,37 @@ def test_refuses_what_does_not_fit(digits_onnx: Path, tmp_path: Path) -> None:
         inspect(digits_onnx, input_shapes=["image:1,2"])
     with pytest.raises(InputError, match="no such file"):
         inspect(tmp_path / "none.onnx")
+
+
+def test_compute_behind_the_runtimes_own_operators_and_in_functions_is_counted(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1, "own" : 1]>
+        g (float[2, 3, 8] x, float[6, 8] w, float[6] s, float[6, 5] v) => (float[2, 3, 5] y) {
+            a = com.microsoft.FusedMatMul <transB = 1> (x, w)
+            b, mean, deviation, sum = com.microsoft.SkipLayerNormalization (a, a, s)
+            c = com.microsoft.Gelu (sum)
+            y = own.twice (c, v)
+        }
+        <opset_import: ["" : 20], domain: "own"> twice (p, q) => (r) {
+            t = MatMul (p, q)
+            r = Add (t, t)
+        }"""
+    )
+    report = inspect(saved(model, tmp_path))
+    assert (report.macs, report.uncounted) == (2 * 3 * 6 * 8 + 2 * 3 * 6 * 5, 0)
+    assert {use.name for use in report.operators} >= {"own.twice", "MatMul"}
+
+
+def test_attention_of_the_runtime_has_its_shape(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]>
+        g (float[1, 4, 8] x, float[8, 24] w, float[24] b, float[1, 6, 8] k, float[1, 6, 16] v, float[16, 2] o)
+        => (float[1, 4, 2] y) {
+            a = com.microsoft.Attention <num_heads = 2> (x, w, b)
+            c = com.microsoft.MultiHeadAttention <num_heads = 2> (a, k, v)
+            y = MatMul (c, o)
+        }"""
+    )
+    shapes = {n.operator: n.output_shapes[0] for n in inspect(saved(model, tmp_path), nodes=True).nodes}
+    assert shapes["com.microsoft.Attention"] == (1, 4, 8)
+    assert shapes["com.microsoft.MultiHeadAttention"] == (1, 4, 16)

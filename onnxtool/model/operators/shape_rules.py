@@ -29,14 +29,45 @@ def _broadcast(node: ir.Node) -> Sizes | None:
 
 def _matmul(node: ir.Node) -> Sizes | None:
     a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    if not a or not b:
+    if not a or not b or attribute(node, "transBatchA", 0) or attribute(node, "transBatchB", 0):
         return None
+    a, b = _turned(node, "transA", a), _turned(node, "transB", b)
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     batch = broadcast(left[:-2], right[:-2])
     if batch is None:
         return None
     batch = named(node, batch) or ()
     return (*batch, *(() if len(a) == 1 else (left[-2],)), *(() if len(b) == 1 else (right[-1],)))
+
+
+def _turned(node: ir.Node, flag: str, sizes: Sizes) -> Sizes:
+    """The last two dims exchanged, where the runtime's product says so."""
+    return (*sizes[:-2], sizes[-1], sizes[-2]) if len(sizes) > 1 and attribute(node, flag, 0) else sizes
+
+
+def _blocks(node: ir.Node) -> Sizes | None:
+    """Of a weight in packed blocks, [N, K] by its attributes."""
+    data, columns = sizes_of(node.inputs[0]), attribute(node, "N", 0)
+    return (*data[:-1], columns) if data and columns else None
+
+
+def _attention(node: ir.Node) -> Sizes | None:
+    """Of query, key and value apart: [batch, length, hidden] of the query, with the value's hidden size."""
+    query, value = (None if node.inputs[i] is None else sizes_of(node.inputs[i]) for i in (0, 2))
+    if query is None or len(query) != 3:
+        return None
+    heads, groups = attribute(node, "num_heads", 1), attribute(node, "kv_num_heads", 0)
+    if value is None or len(value) != 3 or not isinstance(value[2], int):
+        return None
+    return (*query[:2], value[2] // groups * heads if groups else value[2])
+
+
+def _packed_attention(node: ir.Node) -> Sizes | None:
+    data, weight = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if data is None or len(data) != 3 or not weight or not isinstance(weight[-1], int):
+        return None
+    sizes = attribute(node, "qkv_hidden_sizes", ())
+    return (*data[:2], sizes[2] if sizes else weight[-1] // 3)
 
 
 def _gemm(node: ir.Node) -> Sizes | None:
@@ -175,6 +206,10 @@ RULES: dict[str, Rule] = {
     "broadcast": _broadcast,
     "reduce": _reduce,
     "matmul": _matmul,
+    "blocks": _blocks,
+    "attention": _attention,
+    "packed": _packed_attention,
+    "skip": lambda node: [_same(node), None, None, _same(node)],  # with the sum that is normalized
     "gemm": _gemm,
     "conv": _conv,
     "pool": _pool,
