@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.inner_difference import InnerValues
+from onnxtool.equality.search.counterexample import run_as_reference
+from onnxtool.equality.search.difference import BothModels
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.equality.usual_inputs import Source, domains_of, make_feeds
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
@@ -115,7 +115,7 @@ def compare(
         proof.search = Search(
             effort="quick" if same_function else asked.effort,
             branches=0.0 if same_function else 1.0,
-            difference=0.0 if same_function else 1.0,
+            difference=0.0 if same_function else 0.5,
             seed=asked.seed,
             usual=seconds,
             sizes=asked.data is None,
@@ -155,14 +155,18 @@ def _beyond(
     proof.facts = facts_of(list(graphs.values()), known)
     if report.certificate is not None and report.certificate.unlike:
         proof.try_shapes(report.certificate.unlike)
-    done = proof.judge_beyond(report, candidate, graphs, options[0])
-    if proof.findings.failure is None and report.certificate is not None and report.certificate.differing:
-        pairs = report.certificate.differing
-        with suppress(OnnxToolError):  # the values inside of some models cannot be outputs
-            wider = [_with_outputs(m, {p[i] for p in pairs}, options[i]) for i, m in enumerate(graphs.values())]
-            outputs = tuple([s.name for s in runner.outputs] for runner in (proof.reference, candidate))
-            inner = InnerValues(wider[0], wider[1], pairs, (outputs[0], outputs[1]))
-            done = proof.judge_inside(done, candidate, inner)
+    pairs = report.certificate.differing if report.certificate is not None else ()
+
+    def inside() -> BothModels | None:
+        """Both with the values at which they begin to differ; None where these cannot be outputs."""
+        try:
+            a, b = (_with_outputs(m, {p[i] for p in pairs}, options[i]) for i, m in enumerate(graphs.values()))
+        except OnnxToolError:
+            return None
+        first, second = ([s.name for s in runner.outputs] for runner in (proof.reference, candidate))
+        return BothModels(a.run, run_as_reference(a, b), pairs, (first, second))
+
+    done = proof.judge_beyond(report, candidate, graphs, options[0], inside if pairs else lambda: None)
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:
         return done, [*feeds, failure.feeds]

@@ -6,9 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.compare_runners import compare_runners
@@ -19,12 +17,12 @@ from onnxtool.equality.search.counterexample import (
     Findings,
     fails,
     judge_trials,
-    maximise_difference,
     minimise_failure,
+    run_as_reference,
     search_starts,
     with_findings,
 )
-from onnxtool.equality.search.inner_difference import InnerValues, search_inside
+from onnxtool.equality.search.difference import BothModels, search
 from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.graph_trials import (
@@ -43,7 +41,7 @@ from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
 
-_INSIDE = 0.5  # share of the time for the search from where two models begin to differ
+_STARTS = 6  # inputs from which a search begins that knows nothing of the values inside
 _OBSERVING = 0.45  # share of the time in which the reference runs on further inputs
 
 
@@ -174,44 +172,17 @@ class Proof:
         candidate: Runner,
         graphs: Mapping[str, ir.Model] | None = None,
         session: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+        inside: Callable[[], BothModels | None] = lambda: None,
     ) -> CompareReport:
         """Go on where nothing differs on the usual inputs; arguments and errors as of `judge`.
 
         Args:
             report: of the usual inputs.
+            inside: both models with the values at which they begin to differ, where that is known.
         """
-        findings = self._judge_further(candidate, graphs or {}, session)
+        findings = self._judge_further(candidate, graphs or {}, session, inside)
         if findings.failure is not None and self._relax(findings.failure.feeds):
             return self.judge(candidate, graphs, session)
-        return self._with_findings(report)
-
-    def judge_inside(self, report: CompareReport, candidate: Runner, models: InnerValues) -> CompareReport:
-        """Go on where nothing differed so far and it is known at which values two models begin to differ.
-
-        Args:
-            report: of all that was tried.
-            candidate: what is judged.
-            models: both, with these values among their outputs.
-        """
-        search, findings = self.search or Search(), self.findings
-        if self._live is None or findings.failure is not None:
-            return report
-        judge = partial(self._on_trial, candidate)
-        runs = [p.feeds for p in self.usual]
-        starts = [t.feeds for t in search_starts(findings, runs) if all(map(_is_finite, t.feeds.values()))]
-        found = search_inside(
-            models,
-            self._specs,
-            [*runs, *starts],
-            self.facts,
-            Budget(search.effort, search.usual).part(_INSIDE),
-            partial(fails, judge=judge, reference=self._live, candidate=candidate),
-            seed=search.seed,
-        )
-        if found is None:
-            return report
-        judge_trials([found], judge, self._live, candidate, findings)
-        minimise_failure(self._live, candidate, self._specs, judge, findings)
         return self._with_findings(report)
 
     def _with_findings(self, report: CompareReport) -> CompareReport:
@@ -283,7 +254,13 @@ class Proof:
         seen = self.reference.seen_through(KeptPositions(known, kept))
         return self._compare(seen, KeptPositions(candidate, kept), [trial.feeds], trial.label)
 
-    def _judge_further(self, candidate: Runner, graphs: Mapping[str, ir.Model], session: SessionOptions) -> Findings:
+    def _judge_further(
+        self,
+        candidate: Runner,
+        graphs: Mapping[str, ir.Model],
+        session: SessionOptions,
+        inside: Callable[[], BothModels | None],
+    ) -> Findings:
         search, observed = self.search or Search(), self.observe()
         specs = self._specs if search.masked else ()
         limits = (*self.limits, *self.facts.unspecified)
@@ -296,14 +273,31 @@ class Proof:
             self._branches(candidate, graphs, session, findings)
         if self._live is None or not search.difference:
             return findings
-        runs = [p.feeds for p in self.usual]
         if findings.failure is None:
-            budget = Budget(search.effort, search.usual).part(search.difference)
-            maximise_difference(
-                self._live, candidate, self._specs, runs, self.facts, judge, budget, findings, seed=search.seed
-            )
+            self._search(candidate, inside(), self._live, findings)
         minimise_failure(self._live, candidate, self._specs, judge, findings)
         return findings
+
+    def _search(self, candidate: Runner, inside: BothModels | None, source: Reference, findings: Findings) -> None:
+        """Change inputs towards a larger difference; a failure goes into `findings`."""
+        options = self.search or Search()
+        budget = Budget(options.effort, options.usual).part(options.difference)
+        if budget.left <= 0:
+            return
+        findings.searched = True
+        judge = partial(self._on_trial, candidate)
+        starts = search_starts(findings, [p.feeds for p in self.usual])
+        found = search(
+            inside or BothModels(source.run, run_as_reference(source, candidate)),
+            self._specs,
+            starts if inside is not None else starts[:_STARTS],
+            self.facts,
+            budget,
+            partial(fails, judge=judge, reference=source, candidate=candidate),
+            seed=options.seed,
+        )
+        if found is not None:
+            judge_trials([found], judge, source, candidate, findings)
 
     def _branches(
         self, candidate: Runner, graphs: Mapping[str, ir.Model], session: SessionOptions, findings: Findings
@@ -331,10 +325,6 @@ class Proof:
     def _compare_forced(self, a: Runner, b: Runner, feeds: Feeds) -> CompareReport:
         """Copies of both models in which other branches run: what rounding does to the models says nothing of them."""
         return self._compare(replace(self.reference, runner=a, noise=None, ties=None), b, [feeds], "branch")
-
-
-def _is_finite(array: Any) -> bool:
-    return not isinstance(array, np.ndarray) or array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def judge_outputs(candidate: Runner, known: Sequence[Answered], rule: Rule) -> CompareReport:

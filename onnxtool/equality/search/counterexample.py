@@ -14,9 +14,7 @@ from onnxtool.equality.rule.masked import Kept, kept_positions, steady_outputs
 from onnxtool.equality.rule.movement import movements
 from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
-from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
-from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import Observed
 from onnxtool.equality.trials.trial import EXACTLY, Budget, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
@@ -172,7 +170,7 @@ def _only_at_masked(
     if reference is None or candidate is None or kept.shape[1] < _LONG_ENOUGH:
         return False
     try:
-        steady = steady_outputs(reference, _as_reference(reference, candidate), specs, trial.feeds, kept)
+        steady = steady_outputs(reference, run_as_reference(reference, candidate), specs, trial.feeds, kept)
     except OnnxToolError:
         return False
     return any(s is not None and not s.all() for s in steady) and not judge(trial, Kept(kept, steady)).differs
@@ -195,53 +193,22 @@ def _excused(
     except OnnxToolError:
         return False
     names = {o.name: o.other_name or o.name for o in report.outputs}
-    other = _as_reference(reference, candidate)
+    other = run_as_reference(reference, candidate)
     exact = trial.label.startswith(EXACTLY) and not reference.in_doubles
     if exact and differs_there_alone(reference, other, trial.feeds, names):
         return False
     return rounding_explains(reference, trial, actual, names, other, certified=certified)
 
 
-def maximise_difference(
-    reference: Reference,
-    candidate: Runner,
-    specs: Sequence[TensorSpec],
-    runs: Sequence[Feeds],
-    facts: GraphHints,
-    judge: Judge,
-    budget: Budget,
-    findings: Findings,
-    *,
-    seed: int = 0,
-) -> None:
-    """The last search, from the usual inputs and the trials; a failure goes into `findings`."""
-    if budget.left <= 0:
-        return
-    findings.searched = True
-    starts = [*[Trial("usual", TrialKind.USUAL, r) for r in runs[:2]], *search_starts(findings, runs)[:4]]
-    found = search(
-        reference.run,
-        lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
-        specs,
-        starts,
-        facts,
-        budget,
-        lambda trial: fails(trial, judge, reference, candidate),
-        seed=seed,
-    )
-    if found is not None:
-        judge_trials([found], judge, reference, candidate, findings)
-
-
-def search_starts(findings: Findings, runs: Sequence[Feeds]) -> list[Trial]:
-    """The trials from which a search may go on: of usual kinds and sizes.
+def search_starts(findings: Findings, runs: Sequence[Feeds]) -> list[Feeds]:
+    """Inputs from which a search may go on: the usual ones, and trials of usual kinds and sizes.
 
     Large batches are as likely to meet a threshold by a rounding error as they are large.
     """
     most = max(count_elements(r) for r in runs)
-    apart = (TrialKind.SIZE, TrialKind.EMPTY, *findings.limits)
+    apart = (TrialKind.SIZE, TrialKind.EMPTY, TrialKind.MISSING, TrialKind.MISSING_ROWS, *findings.limits)
     usual = [t for t in findings.observed.trials if t.kind not in apart and not t.kind.report_only]
-    return [t for t in usual if count_elements(t.feeds) <= most]
+    return [*runs, *(t.feeds for t in usual if count_elements(t.feeds) <= most)]
 
 
 def fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) -> bool:
@@ -270,7 +237,7 @@ def minimise_failure(
             findings.failure, findings.report, findings.error = again.failure, again.report, again.error
 
 
-def _as_reference(reference: Runner, candidate: Runner) -> Callable[[Feeds], Mapping[str, Any]]:
+def run_as_reference(reference: Runner, candidate: Runner) -> Callable[[Feeds], Mapping[str, Any]]:
     """The candidate on inputs that bear the reference's names."""
     return lambda feeds: candidate.run(renamed(feeds, reference, candidate))
 

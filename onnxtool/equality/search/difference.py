@@ -1,8 +1,13 @@
-"""A last search: inputs are changed towards a larger difference between two models, within a time."""
+"""A last search: inputs are changed towards a larger difference between two models, within a time.
+
+Where it is known at which values the two begin to differ, inputs on which these differ are kept, and the rest of them
+is changed until an output differs too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,31 +21,83 @@ from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
-Score = tuple[float, ...]  # compared from the left
+Score = tuple[float, float]  # compared from the left
 Run = Callable[[Feeds], Mapping[str, Any]]
 _RTOL, _ATOL = 1e-3, 1e-5
-_MOST_STEPS = {"quick": 60, "normal": 400, "thorough": 20_000}
-_KEPT = 6  # best inputs that are changed further
+_MOST_STEPS = {"quick": 500, "normal": 20_000, "thorough": 200_000}
+_BLIND = 20  # times fewer steps where nothing is known of the values inside
+_KEPT = 24  # best inputs that are changed further
+_SHARES = (0.1, 0.5, 0.9, 1.0)  # of an input's elements that a step changes
+_ROUNDED = 1e-6  # numbers as close as that are apart by rounding
+
+
+@dataclass(frozen=True)
+class BothModels:
+    """Two models that are run on the same inputs.
+
+    Attributes:
+        a, b: take A's inputs.
+        pairs: names in A and in B of values at which they begin to differ; both give them beside their outputs.
+        outputs: the names of A's own outputs, and of B's, where there are such values.
+    """
+
+    a: Run
+    b: Run
+    pairs: Sequence[tuple[str, str]] = ()
+    outputs: tuple[Collection[str], Collection[str]] = ((), ())
+
+    def distance(self, feeds: Feeds) -> tuple[Score, Mapping[str, Any]] | None:
+        """How far the outputs are apart, and in how many elements the inner values are; with A's outputs.
+
+        Returns:
+            None where A does not run, or gives nothing that proves anything and no inner values either.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                left = self.a(feeds)
+        except OnnxToolError:
+            return None
+        outputs = {n: left[n] for n in self.outputs[0]} if self.pairs else left
+        tells = telling(outputs, TrialKind.SEARCH)
+        if not tells and not self.pairs:
+            return None
+        try:
+            right = self.b(feeds)
+        except OnnxToolError:
+            return None if self.pairs else ((np.inf, 0.0), outputs)
+        other = {n: right[n] for n in self.outputs[1]} if self.pairs else right
+        inner = sum(_unlike(np.asarray(left[x]), np.asarray(right[y])) for x, y in self.pairs)
+        return (apart(outputs, other) if tells else 0.0, inner), outputs
+
+
+def _unlike(a: np.ndarray, b: np.ndarray) -> float:
+    """In how many elements; of floats, how far as well, so that a larger difference is a better one."""
+    if a.shape != b.shape:
+        return 1.0
+    if a.dtype.kind != "f":
+        return float((a != b).sum())
+    with np.errstate(all="ignore"):
+        off = np.abs(a.astype(np.float64) - b) / (np.abs(a) + np.abs(b) + 1e-30)
+    off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.nan_to_num(off, nan=1.0))
+    return float(off[off > _ROUNDED].sum())
 
 
 def search(
-    reference: Run,
-    candidate: Run,
+    models: BothModels,
     specs: Sequence[TensorSpec],
-    starts: Sequence[Trial],
+    starts: Sequence[Feeds],
     facts: GraphHints,
     budget: Budget,
     fails: Callable[[Trial], bool],
     *,
     seed: int = 0,
 ) -> Trial | None:
-    """Change inputs, keep those on which the two models are further apart, and go on from these.
+    """Try inputs, keep those of the largest distances, and change one of these at random, again and again.
 
     Args:
-        reference: what is right; raises OnnxToolError where it refuses.
-        candidate: what is judged, in the reference's names.
+        models: which are run.
         specs: the inputs.
-        starts: inputs with the reference's outputs.
+        starts: inputs that A takes.
         facts: what is known of the inputs.
         budget: how long.
         fails: the verdict on one input; asked only where the difference is near the tolerance or beyond.
@@ -49,78 +106,38 @@ def search(
     Returns:
         An input on which `fails`; None when none was found.
     """
-    generator = np.random.default_rng(seed + 7)
-    return climb(
-        [trial.feeds for trial in starts[:_KEPT]],
-        lambda feeds: _step(reference, candidate, feeds, fails),
-        lambda feeds: mutated(specs, feeds, facts, generator),
-        budget,
-        generator,
-        steps=_MOST_STEPS[budget.effort],
-        kept=_KEPT,
-    )
-
-
-def climb(
-    starts: Sequence[Feeds],
-    step: Callable[[Feeds], Trial | Score | None],
-    change: Callable[[Feeds], Feeds],
-    budget: Budget,
-    generator: np.random.Generator,
-    *,
-    steps: int,
-    kept: int,
-    level: bool = False,
-) -> Trial | None:
-    """Try inputs, keep those of the best scores, and change one of these at random, again and again.
-
-    Args:
-        starts: inputs to begin with.
-        step: a failure, which ends the search; a score; or None where the models say nothing.
-        change: makes other inputs of some.
-        budget: how long.
-        generator: chooses among those that are kept.
-        steps: how many changes.
-        kept: so many inputs are changed further.
-        level: as good as before is good enough to be kept, and so is anything while there are few; else only better.
-    """
+    generator = np.random.default_rng(seed + 11)
     pool: list[tuple[Score, Feeds]] = []
     pending = list(starts)
-    for _ in range(len(pending) + steps):
+    for _ in range(len(pending) + _MOST_STEPS[budget.effort] // (1 if models.pairs else _BLIND)):
         if budget.left <= 0 or not (pending or pool):
             return None
-        score: Score | None = None
+        before: Score | None = None
         if pending:
             feeds = pending.pop(0)
         else:
-            score, feeds = pool[int(generator.integers(len(pool)))]
-            feeds = change(feeds)
-        found = step(feeds)
-        if isinstance(found, Trial):
-            return found
+            before, parent = pool[int(generator.integers(len(pool)))]
+            feeds = _partly(parent, mutated(specs, parent, facts, generator), generator)
+        found = models.distance(feeds)
         if found is None:
             continue
-        if score is None or found > score or (level and (found == score or len(pool) < kept)):
-            pool = sorted([*pool, (found, feeds)], key=lambda item: item[0], reverse=True)[:kept]
+        score, outputs = found
+        trial = Trial("an input that the search came to", TrialKind.SEARCH, feeds, outputs)
+        if score[0] > 0.5 and fails(trial):
+            return trial
+        if score[0] < np.inf and (before is None or score >= before or len(pool) < _KEPT):
+            pool = sorted([*pool, (score, feeds)], key=lambda item: item[0], reverse=True)[:_KEPT]
     return None
 
 
-def _step(reference: Run, candidate: Run, feeds: Feeds, fails: Callable[[Trial], bool]) -> Trial | Score | None:
-    try:
-        with np.errstate(all="ignore"):
-            expected = reference(feeds)
-    except OnnxToolError:
-        return None
-    trial = Trial("an input that the search came to", TrialKind.SEARCH, feeds, expected)
-    if not telling(expected, TrialKind.SEARCH):
-        return None
-    try:
-        distance = apart(expected, candidate(feeds))
-    except OnnxToolError:
-        distance = np.inf
-    if distance > 0.5 and fails(trial):
-        return trial
-    return (distance,) if distance < np.inf else None
+def _partly(before: Feeds, after: Feeds, generator: np.random.Generator) -> Feeds:
+    """A share of the changes, so that what makes the inner values differ may stay."""
+    share = generator.choice(_SHARES)
+    made = {}
+    for name, x in after.items():
+        chosen = generator.random(np.shape(x)) < share
+        made[name] = np.where(chosen, x, before[name]).astype(x.dtype) if x is not before[name] else x
+    return made
 
 
 def apart(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:
