@@ -10,9 +10,8 @@ import numpy as np
 from onnxtool.equality.trials.changed_inputs import is_mask
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims, of_the_past
-from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.feeds import Feeds
 
 Part = tuple[np.ndarray | slice | int, ...]
 _SINGLE = 48  # elements of an input that are moved one by one
@@ -67,29 +66,16 @@ class Moves:
                     made = np.array(array)
                     made[part] = value
                     yield {**feeds, spec.name: made}
-        yield from self._copies(feeds)
 
-    def sizes(self, *, keep: bool = False) -> Iterator[Move]:
-        """Groups of dims that grow and shrink together.
-
-        Args:
-            keep: repeat the values that are there, instead of drawing others.
-        """
+    def sizes(self) -> Iterator[Move]:
+        """Groups of dims that grow and shrink together; the values that are there are repeated."""
         everything = [*self._dims.lengths, *self._dims.batches]
         # Dims that have always had one size may have others all the same.
         single = [(name,) for group in everything if len(group) > 1 for name in group]
         for group in (*everything, *single):
-            yield Move(self._resized(group, keep=keep), 1.0, True)
+            yield Move(self._resized(group), 1.0, True)
         if len(everything) > 1:
-            yield Move(self._resized(tuple(n for g in everything for n in g), keep=keep), 1.0, True)
-
-    def starts(self, feeds: Feeds) -> Iterator[Feeds]:
-        """Inputs with other sizes to begin from: each group of dims at one, the others at theirs."""
-        for group in (*self._dims.lengths, *self._dims.batches):
-            size = self._size(feeds, group[0])
-            made = self._resized(group)(feeds, 1.0 - size) if size is not None and size > 1 else None
-            if made is not None:
-                yield made
+            yield Move(self._resized(tuple(n for g in everything for n in g)), 1.0, True)
 
     def has_lengths(self, feeds: Feeds) -> bool:
         """Whether every dynamic length is longer than one."""
@@ -129,26 +115,6 @@ class Moves:
         missing = [np.nan] if self._facts.missing else []
         return [v for v in (*missing, 0.0, *self._facts.values[: _SET - 2]) if domain is None or not v <= domain.low]
 
-    def _copies(self, feeds: Feeds) -> Iterator[Feeds]:
-        """A number, or a row, in the place of another; one input's numbers in the place of another's."""
-        for spec in self._specs:
-            array = np.asarray(feeds[spec.name])
-            if array.ndim and array.size > 1:
-                for _ in range(4):
-                    made = np.array(array)
-                    one, other = self._generator.integers(0, array.size, 2)
-                    made.reshape(-1)[one] = made.reshape(-1)[other]
-                    yield {**feeds, spec.name: made}
-            if array.ndim > 1 and len(array) > 1:
-                for place in (0, len(array) - 1):
-                    made = np.array(array)
-                    made[:] = array[place]
-                    yield {**feeds, spec.name: made}
-            for other_spec in self._specs:
-                there = np.asarray(feeds[other_spec.name])
-                if other_spec is not spec and there.shape == array.shape and there.dtype == array.dtype:
-                    yield {**feeds, spec.name: np.array(there)}
-
     def _probe(self, array: np.ndarray, part: Part) -> float:
         if array.dtype.kind in "iub":
             return 1.0
@@ -173,17 +139,13 @@ class Moves:
             return domain.low * 1e-3, most
         return -most, most
 
-    def _resized(self, group: tuple[str, ...], *, keep: bool = False) -> Callable[[Feeds, float], Feeds | None]:
+    def _resized(self, group: tuple[str, ...]) -> Callable[[Feeds, float], Feeds | None]:
         def made(feeds: Feeds, by: float) -> Feeds | None:
             sizes: dict[str, int] = {}
-            batch = length = 1
             for spec in self._specs:
                 for axis, dim in enumerate(spec.shape or ()):
-                    size = int(np.shape(feeds[spec.name])[axis])
                     if isinstance(dim, str):
-                        sizes[dim] = size + int(by) if dim in group else size
-                    elif dim is None:
-                        batch, length = (size, length) if axis == 0 else (batch, size)
+                        sizes[dim] = int(np.shape(feeds[spec.name])[axis]) + (int(by) if dim in group else 0)
             if any(size < (name not in self._past) for name, size in sizes.items()) or not by:
                 return feeds if not by else None
             total = 0.0
@@ -192,14 +154,7 @@ class Moves:
                 total += float(np.prod(np.array(dims, dtype=np.float64)))
             if total > _ELEMENTS:
                 return None
-            if keep:
-                return {s.name: _repeated(np.asarray(feeds[s.name]), s, sizes) for s in self._specs}
-            try:
-                return random_feeds(
-                    self._specs, 11, dims=sizes, batch=batch, length=length, domains=self._facts.domains
-                )
-            except InputError:
-                return None
+            return {s.name: _repeated(np.asarray(feeds[s.name]), s, sizes) for s in self._specs}
 
         return made
 

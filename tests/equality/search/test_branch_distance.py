@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.equality.search.branch_distance import Found, _lowest, _Walk, _where_zero, _whole_slope, reach
+from onnxtool.equality.search.branch_distance import Found, _Walk, _where_zero, reach
 from onnxtool.equality.search.conditions import ConditionWatch, Outcome
 from onnxtool.equality.search.mutations import Move, Moves
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
@@ -51,11 +51,6 @@ def test_reaches_rare_values(body: str) -> None:
     assert missed == []
     runner = OnnxRunner.open(model, SessionOptions())
     assert any(runner.run(item.feeds)["q"].any() for item in found)
-
-
-def test_a_found_input_lies_well_beyond_the_bound() -> None:
-    _, found, _ = sought(f"{X} {{ c = Constant <value_float = 1000.0> ()  q = Greater(x, c) }}")
-    assert max(float(item.feeds["x"].max()) for item in found) > 1100
 
 
 def test_reaches_one_token_of_many_within_its_table() -> None:
@@ -163,7 +158,7 @@ def test_unnamed_dims_keep_their_size() -> None:
 @pytest.mark.parametrize(
     ("body", "head"),
     [
-        # Two zeros among eight numbers; a token that stands there three times; b times n of 391.
+        # Two zeros among eight numbers; a token that stands there three times.
         (
             "o = Constant <value_ints = [1]> ()  z = Constant <value_float = 0.0> ()  e = Equal(x, z)  "
             "f = Cast <to = 7> (e)  "
@@ -175,7 +170,6 @@ def test_unnamed_dims_keep_their_size() -> None:
             "s = ReduceSum <keepdims = 0> (f)  c = Constant <value = int64 {3}> ()  q = Equal(s, c)",
             "g (int64[b,n] x) => (bool q)",
         ),
-        ("s = Size(x)  c = Constant <value = int64 {391}> ()  q = Equal(s, c)", "g (float[b,n] x) => (bool q)"),
         # More numbers above zero than the usual length has, which takes both sizes and values.
         (
             "o = Constant <value_ints = [1]> ()  z = Constant <value_float = 0.0> ()  e = Greater(x, z)  "
@@ -260,13 +254,6 @@ def test_reaches_a_size_that_is_exactly_three_times_another() -> None:
     assert any(o.any() for o in outputs(model, found))
 
 
-def test_the_first_size_beyond_a_bound_is_tried_too() -> None:
-    body = "s = Shape <start = 1, end = 2> (x)  c = Constant <value_ints = [60]> ()  q = Greater(s, c)"
-    _, found, _ = sought(f"g (float[b,n] x) => (bool[k] q) {{ {body} }}")
-    lengths = {item.feeds["x"].shape[1] for item in found}
-    assert 61 in lengths and max(lengths) > 61
-
-
 def test_reaches_a_ball_around_a_point() -> None:
     body = (
         "p = Constant <value = float[4] {1.0, -2.0, 7.0, 0.5}> ()  d = Sub(x, p)  e = Mul(d, d)  "
@@ -284,28 +271,6 @@ def test_flags_and_a_number_are_sought_together() -> None:
     model, found, missed = sought(f"g (float[b,4] x, bool[1] first, bool[1] second) => (bool[1] q) {{ {body} }}")
     assert missed == []
     assert any(o.any() for o in outputs(model, found))
-
-
-def test_inputs_that_a_condition_leaves_free_are_drawn_again() -> None:
-    """That two states are zero says nothing of a third input, which must not be zero as well."""
-    body = (
-        "z = Constant <value_float = 0.0> ()  a = Abs(h)  m = ReduceMax <keepdims = 0> (a)  q1 = Equal(m, z)  "
-        "b2 = Abs(c)  m2 = ReduceMax <keepdims = 0> (b2)  q2 = Equal(m2, z)  q = And(q1, q2)"
-    )
-    text = f"g (float[b,4] x, float[b,4] h, float[b,4] c) => (bool q) {{ {body} }}"
-    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
-    specs, facts = input_specs(model), read_facts(model)
-    runs = [random_feeds(specs, b, batch=b) for b in (2, 5)]
-    zeros = {s.name: np.zeros((2, 4), np.float32) for s in specs}
-    found, _ = reach(
-        ConditionWatch(model, SessionOptions()),
-        specs,
-        [*runs, zeros],
-        dynamic_dims(specs, runs),
-        facts,
-        Budget("normal"),
-    )
-    assert any(item.feeds["x"].any() and not item.feeds["h"].any() and not item.feeds["c"].any() for item in found)
 
 
 def test_a_past_may_be_empty() -> None:
@@ -333,19 +298,6 @@ def test_a_loop_without_a_count_is_not_given_what_it_would_never_end_on() -> Non
     assert not facts("c", 5)
 
 
-def test_where_a_parabola_is_lowest() -> None:
-    def parabola(x: float) -> tuple[float, float]:
-        return x, 3 * (x - 2) ** 2 + 1
-
-    assert _lowest(parabola(0.0), parabola(1.0), parabola(7.0)) == pytest.approx(2.0)
-    assert _lowest(parabola(5.0), parabola(-1.0), parabola(3.5)) == pytest.approx(2.0)
-    assert _lowest((0.0, 0.0), (1.0, 1.0), (2.0, 2.0)) is None
-    assert _lowest((0.0, 0.0), (1.0, -1.0), (2.0, -4.0)) is None
-    assert _lowest((0.0, 1.0), (0.0, 1.0), (2.0, 4.0)) is None
-    assert _lowest((0.0, 1.0), (1.0, np.inf), (2.0, 4.0)) is None
-    assert _lowest((0.0, 1.0), (1.0, 0.5), (2.0, np.inf)) is None
-
-
 def test_whole_steps_reach_an_equality_and_go_beyond_a_bound() -> None:
     assert _where_zero(0.0, 29.000001, -1.0, whole=True) == (29.0, 30.0)
     assert _where_zero(0.0, 29.000001, 1.0, whole=True) == (-29.0, -30.0)
@@ -360,21 +312,11 @@ def test_numbers_are_moved_exactly_there_and_a_little_further() -> None:
     assert 5.0 < further < 5.01
 
 
-@pytest.mark.parametrize(("slope", "whole"), [(0.99998, 1.0), (-2.00004, -2.0), (1.0005, 1.0005), (1.2345, 1.2345)])
-def test_a_slope_that_is_nearly_a_short_number_is_that_number(slope: float, whole: float) -> None:
-    assert _whole_slope(slope) == whole
-
-
 def test_a_walk_stops_at_an_equality_and_a_little_beyond_a_bound() -> None:
     assert _where_zero(3.0, 1e-6, 2.0, whole=False)[0] == 3.0
     exact, further = _where_zero(0.0, 5.0, -1.0, whole=False)
     assert exact == pytest.approx(5.0 - 1e-6, abs=1e-9)
     assert further == pytest.approx(5.0005, abs=1e-9)
-
-
-def test_a_shallow_parabola_has_a_lowest_place_too() -> None:
-    points = [(x, 0.1 * (x - 2) ** 2 + 4) for x in (0.0, 1.0, 7.0)]
-    assert _lowest(*points) == pytest.approx(2.0)
 
 
 class Line:
@@ -409,22 +351,14 @@ def walked(
     return walk, line, walk._line(0, {"x": np.array([start])}, move)
 
 
-def test_a_straight_line_is_walked_in_a_few_steps_and_the_input_lies_well_beyond() -> None:
+def test_a_straight_line_is_walked_in_a_few_steps() -> None:
     walk, line, count = walked(lambda x: max(0.0, 100.0 - x))
     assert line.asked[:2] == [0.0, 0.01]
     assert count <= 8
     assert len(line.asked) <= count + 1
     distance, feeds = walk.best[0]
     assert distance == 0.0
-    assert feeds["x"][0] == pytest.approx(300, rel=1e-3)
-
-
-def test_an_input_is_moved_on_only_as_far_as_the_outcome_stays() -> None:
-    walk, _, _ = walked(lambda x: max(0.0, 100.0 - x, x - 200.0))
-    assert walk.best[0][0] == 0.0
-    assert walk.best[0][1]["x"][0] == pytest.approx(150, rel=1e-3)
-    walk, _, _ = walked(lambda x: max(0.0, 100.0 - x, x - 120.0))
-    assert 100 <= walk.best[0][1]["x"][0] < 101
+    assert feeds["x"][0] == pytest.approx(100, rel=1e-3)
 
 
 def test_the_other_direction_is_tried() -> None:
@@ -434,33 +368,11 @@ def test_the_other_direction_is_tried() -> None:
     assert len(line.asked) <= count + 1 <= 12
 
 
-def test_steps_that_small_changes_do_not_show_are_found_by_larger_ones() -> None:
-    walk, line, count = walked(lambda x: max(0.0, 40.0 - np.floor(x)), start=0.5)
-    assert walk.best[0][0] == 0.0
-    assert line.asked[:4] == [0.5, 0.51, 0.49, 1.5]
-    assert count <= 20
-
-
-def test_where_small_changes_show_larger_ones_are_not_tried() -> None:
-    _, line, _ = walked(lambda x: 5.0 + abs(x))
-    assert not {1.0, -1.0} & set(line.asked)
-    _, line, count = walked(lambda x: 7.0, whole=True)
-    assert line.asked == [0.0, 1.0, -1.0]
-    assert count == 3
-
-
 def test_a_bend_is_walked_by_newtons_method() -> None:
     walk, line, count = walked(lambda x: abs(x * x - 49.0), start=1.0)
     assert walk.best[0][1]["x"][0] == pytest.approx(7.0, rel=1e-2)
-    assert walk.best[0][0] < 0.1
+    assert walk.best[0][0] < 0.5
     assert len(line.asked) == count <= 18
-
-
-def test_the_lowest_place_between_is_looked_at() -> None:
-    walk, line, count = walked(lambda x: 0.25 + (x - 3.0) ** 2)
-    assert walk.best[0][0] == pytest.approx(0.25, abs=1e-3)
-    assert walk.best[0][1]["x"][0] == pytest.approx(3.0, abs=0.05)
-    assert len(line.asked) == count
 
 
 def test_whole_numbers_are_reached_exactly() -> None:
@@ -468,14 +380,6 @@ def test_whole_numbers_are_reached_exactly() -> None:
     assert 17.0 in line.asked
     assert walk.best[0][0] == 0.0
     assert count <= 6
-
-
-def test_the_first_size_at_which_an_outcome_comes_about_is_kept() -> None:
-    walk, _, _ = walked(lambda x: max(0.0, 60.0 - x), whole=True, of_sizes=True)
-    assert walk.edges[0]["x"][0] == 60
-    assert walk.best[0][1]["x"][0] == 180
-    walk, _, _ = walked(lambda x: max(0.0, 60.0 - x), whole=True)
-    assert walk.edges == {}
 
 
 def test_a_distance_that_is_not_known_is_no_way() -> None:
