@@ -143,7 +143,7 @@ def _floats(
             made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
             yield f"values {word} {value:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}
         made = {s.name: np.full_like(base[s.name], value) for s in own}
-        yield f"{EXACTLY} {value:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}
+        yield f"{EXACTLY} {value:.6g}", TrialKind.THRESHOLDS, {**feeds, **cast(own, made)}
     bounds = sorted(dict.fromkeys(facts.values))
     for low, high in pairwise(bounds):
         made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
