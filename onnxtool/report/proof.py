@@ -34,7 +34,7 @@ class Counterexample:
 
     Attributes:
         label: what is particular about it: "length 300", "mask padded on the left".
-        kind: size, values, mask, rows, thresholds, missing, text, branch or search.
+        kind: size, values, mask, thresholds, missing, text, branch or search.
         shapes: of the inputs.
         file: where it was kept (--keep-counterexample), with the reference's outputs; None when it was not.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -11,9 +12,6 @@ import onnx_ir as ir
 from onnxtool.equality.trials.operator_hints import (
     delimiters,
     limits,
-    listed_numbers,
-    point_rows,
-    rounding_steps,
     rounds_to_integers,
     takes_no_rows,
 )
@@ -35,8 +33,7 @@ _MOST_FEATURES = 100_000  # of an input that does not say how many it has
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
 _MOST_VALUES = 64
-_MOST_POINTS = 512
-_FEW = 4  # delimiters, and steps of rounding
+_FEW = 4  # delimiters
 _MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
 
@@ -51,14 +48,9 @@ class GraphHints:
         integers: numbers that integers are compared with.
         texts: words that the graph knows: categories, vocabularies, what texts are compared with.
         thresholds: input name -> feature -> thresholds of trees that read the input directly.
-        tables: input name -> rows of the smallest table that its values are indices of.
         structural: integer inputs that say how large something is.
-        rows: input name -> rows of its table that must be tried, because two models differ there.
-        known: numbers that the graph lists: keys, categories.
         patterns: that texts are matched with.
-        points: rows of constants that rows of an input may be close to, by their length.
         delimiters: texts between which texts are cut.
-        steps: to which floats are rounded.
         integral: floats become integers somewhere.
         rows_needed: an operator is not known to take inputs without a row.
         programmed: code of the user's decides, which may do anything at any size.
@@ -72,14 +64,9 @@ class GraphHints:
     integers: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     thresholds: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
-    tables: dict[str, int] = field(default_factory=dict)
     structural: set[str] = field(default_factory=set)
-    rows: dict[str, list[int]] = field(default_factory=dict)
-    known: list[float] = field(default_factory=list)
     patterns: list[str] = field(default_factory=list)
-    points: dict[int, np.ndarray] = field(default_factory=dict)
     delimiters: list[str] = field(default_factory=list)
-    steps: list[float] = field(default_factory=list)
     integral: bool = False
     rows_needed: bool = True
     programmed: bool = False
@@ -88,27 +75,14 @@ class GraphHints:
 
     def merged(self, other: GraphHints) -> GraphHints:
         """Both; where they disagree on a domain, this one's holds."""
-        return GraphHints(
-            {**other.domains, **self.domains},
-            list(dict.fromkeys([*self.sizes, *other.sizes])),
-            list(dict.fromkeys([*self.values, *other.values])),
-            list(dict.fromkeys([*self.integers, *other.integers])),
-            list(dict.fromkeys([*self.texts, *other.texts])),
-            {**other.thresholds, **self.thresholds},
-            {**other.tables, **self.tables},
-            self.structural | other.structural,
-            {**other.rows, **self.rows},
-            list(dict.fromkeys([*self.known, *other.known])),
-            list(dict.fromkeys([*self.patterns, *other.patterns])),
-            {n: _joined(self.points.get(n), other.points.get(n)) for n in {**self.points, **other.points}},
-            list(dict.fromkeys([*self.delimiters, *other.delimiters])),
-            list(dict.fromkeys([*self.steps, *other.steps])),
-            self.integral or other.integral,
-            self.rows_needed or other.rows_needed,
-            self.programmed or other.programmed,
-            self.missing or other.missing,
-            self.endless or other.endless,
-        )
+        made: dict[str, Any] = {}
+        for part in fields(self):
+            mine, theirs = getattr(self, part.name), getattr(other, part.name)
+            if isinstance(mine, dict):
+                made[part.name] = {**theirs, **mine}
+            else:
+                made[part.name] = list(dict.fromkeys([*mine, *theirs])) if isinstance(mine, list) else mine | theirs
+        return GraphHints(**made)
 
     @property
     def unspecified(self) -> tuple[str, ...]:
@@ -139,12 +113,8 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         facts.values += _values(node)
         facts.integers += _integers(node)
         facts.texts += _texts(node)
-        facts.known += listed_numbers(node)
         facts.delimiters += delimiters(node)
         facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
-        for rows in point_rows(node):
-            facts.points[rows.shape[1]] = _joined(facts.points.get(rows.shape[1]), rows)
-        facts.steps += rounding_steps(node)
         facts.integral |= rounds_to_integers(node)
         facts.rows_needed |= not takes_no_rows(node)
         facts.missing |= node.op_type == "IsNaN"
@@ -155,26 +125,12 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
     facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
     facts.integers = list(dict.fromkeys(facts.integers))[:_MOST_VALUES]
     facts.texts = list(dict.fromkeys(facts.texts))[:_MOST_TEXTS]
-    facts.known = list(dict.fromkeys(facts.known))[:_MOST_TEXTS]
     facts.patterns = list(dict.fromkeys(facts.patterns))[:_MOST_VALUES]
     facts.delimiters = list(dict.fromkeys(facts.delimiters))[:_FEW]
-    facts.steps = list(dict.fromkeys(facts.steps))[:_FEW]
-    for value in model.graph.inputs:
-        name = value.name or ""
-        if value.dtype is not None and value.dtype.is_integer():
-            if _is_structural(value):
-                facts.structural.add(name)
-            domain = facts.domains.get(name)
-            if domain is not None and domain.low == 0 and not domain.values and domain.high > 1:
-                facts.tables[name] = int(domain.high)
+    facts.structural = {
+        v.name or "" for v in model.graph.inputs if v.dtype is not None and v.dtype.is_integer() and _is_structural(v)
+    }
     return facts
-
-
-def _joined(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray:
-    """Rows of both; of many, as many of each."""
-    found = [rows for rows in (one, other) if rows is not None]
-    most = _MOST_POINTS // len(found)
-    return np.concatenate([rows[:: max(1, len(rows) // most)][:most] for rows in found])
 
 
 def _is_endless(node: ir.Node) -> bool:

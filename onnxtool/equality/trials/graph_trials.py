@@ -24,7 +24,7 @@ from onnxtool.equality.search.counterexample import Findings, judge_trials
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
 from onnxtool.equality.trials.sizes import dynamic_dims
-from onnxtool.equality.trials.tables import differing_reads, differing_rows
+from onnxtool.equality.trials.tables import differing_reads
 from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
@@ -42,12 +42,10 @@ _LONGEST = 1.0  # seconds that the reference may take for an input of another si
 
 
 def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = None) -> GraphHints:
-    """What several graphs tell; the first goes before the others. Two tell too in which rows of a table they differ."""
+    """What several graphs tell; the first goes before the others."""
     facts = GraphHints(domains=dict(domains or {}), rows_needed=not graphs)
     for graph in graphs:
         facts = facts.merged(read_facts(graph))
-    if len(graphs) == 2:
-        differing_rows(graphs[0], graphs[1], facts)
     return facts
 
 

@@ -1,4 +1,4 @@
-"""Rows of tables in which two models differ: inputs must read them."""
+"""Rows of tables in which two models differ."""
 
 from __future__ import annotations
 
@@ -7,44 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.table import STANDARD
 
 _MOST = 8  # rows of a table that are sought
-_MOST_ROWS = 512  # of a table that an input reads
 _BYTES = 1 << 28  # of a table that is looked at
-
-
-def differing_rows(a: ir.Model, b: ir.Model, facts: GraphHints, most: int = _MOST_ROWS) -> None:
-    """Add to `facts` the rows of tables in which two models differ: initializers of one shape.
-
-    They go by their name where both models have it. Tables that differ in most rows are other tables.
-    """
-    for value in a.graph.inputs:
-        limit = facts.tables.get(value.name or "")
-        if limit is None:
-            continue
-        found: list[int] = []
-        for name, table in a.graph.initializers.items():
-            left = table.const_value
-            if left is None or len(left.shape) < 1 or left.shape[0] != limit:
-                continue
-            x = left.numpy()
-            for right in _counterparts(b, name, left):
-                y = right.numpy()
-                if x.dtype == y.dtype and x.dtype.kind in "fiub":
-                    rows = np.flatnonzero((x != y).reshape(limit, -1).any(axis=1)).tolist()
-                    found += rows if len(rows) <= limit // 2 else []
-        if found:
-            facts.rows[value.name or ""] = sorted(set(found))[:most]
-
-
-def _counterparts(model: ir.Model, name: str, table: ir.TensorProtocol) -> list[ir.TensorProtocol]:
-    """Tables of a model that may be what `table` became: that of its name, else all of its shape."""
-    weights = {n: v.const_value for n, v in model.graph.initializers.items() if v.const_value is not None}
-    same = {n: w for n, w in weights.items() if tuple(w.shape) == tuple(table.shape)}
-    return [same[name]] if name in same else list(same.values())[:4]
 
 
 def differing_reads(graphs: Mapping[str, ir.Model]) -> dict[str, dict[str, list[int]]]:

@@ -23,7 +23,6 @@ _TEXTS = (
 _PARTS = ("alpha", "b", "", "12", "delta")  # of what is cut at a delimiter
 _SAMPLES = 8  # texts of a pattern, at least
 _MOST_PARTS, _KNOWN_PARTS = 9, 5
-_GAPS = (" ", " a ", ", ", "-", "\n")
 
 
 def text_values(
@@ -31,7 +30,6 @@ def text_values(
 ) -> Iterator[Changed]:
     """Words of all kinds; those that the graph knows each at least once, as far as they fit into a few runs."""
     own = [s for s in specs if s.dtype == "string"]
-    yield from _written_numbers(own, feeds, facts, generator)
     known = generator.permutation(np.array(facts.texts, dtype=object)) if own else np.zeros(0, object)
     place = 0
     for turn in range(16):
@@ -60,15 +58,6 @@ def text_values(
             made[spec.name] = np.array(texts, dtype=object).reshape(shape)
         if made:
             yield f"texts of several parts with {gap!r} between", TrialKind.TEXT, {**feeds, **made}
-    for gap in _GAPS if len(known) else ():
-        made = {}
-        for spec in own:
-            shape = np.shape(feeds[spec.name])
-            first = generator.integers(len(facts.texts), size=int(np.prod(shape)))
-            # What the graph lists side by side may be what it looks for side by side.
-            pairs = [gap.join((facts.texts[i], facts.texts[(i + 1) % len(facts.texts)])) for i in first.tolist()]
-            made[spec.name] = np.array(pairs, dtype=object).reshape(shape)
-        yield f"pairs of known words with {gap!r} between", TrialKind.TEXT, {**feeds, **made}
     for label, drawn_from in _TEXTS if own else ():
         made = {}
         for spec in own:
@@ -76,18 +65,3 @@ def text_values(
             drawn = generator.choice(np.array(drawn_from, dtype=object), np.shape(old))
             made[spec.name] = np.where(generator.random(np.shape(old)) < 0.7, drawn, old)
         yield label, TrialKind.TEXT, {**feeds, **made}
-
-
-def _written_numbers(
-    own: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
-) -> Iterator[Changed]:
-    """For texts that are read as numbers: those that the graphs compare with, and beside them."""
-    numbers = [spec for spec in own if (domain := facts.domains.get(spec.name)) is not None and domain.values]
-    if not numbers:
-        return
-    beside = [v + by for v in (*facts.values, *facts.integers) for by in (-1, 0, 1)]
-    for label, values in (("written numbers of the graph", beside), ("large written numbers", (1e6, -1e6, 123456789))):
-        texts = np.array([f"{v:.9g}" if float(v) % 1 else str(int(v)) for v in values], dtype=object)
-        if len(texts):
-            made = {s.name: generator.choice(texts, np.shape(feeds[s.name])) for s in numbers}
-            yield label, TrialKind.TEXT, {**feeds, **made}

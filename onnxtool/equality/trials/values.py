@@ -12,7 +12,7 @@ from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_m
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.texts import text_values
 from onnxtool.equality.trials.trial import EXACTLY
-from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values, known_numbers, ordered, table_rows
+from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import ODD_MASK
@@ -69,11 +69,9 @@ _FLOATS = (
     ("zeros below zero", lambda x: -np.zeros_like(x)),
 )
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
-_SCORED = 30.0  # scale of values whose products are scores in the thousands
 _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
 _EXTREME = 1e20  # the square of which is beyond float32
 _FAR = 1000.0  # deviations from zero, where a variance by squares has lost most of its digits
-_BESIDE = 0.05  # how far from a point of the graph rows are that are beside it
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -89,16 +87,13 @@ def value_changes(
         generator: of random numbers.
     """
     kinds = [
-        _masks(specs, feeds, facts, generator),
-        table_rows(specs, feeds, facts, generator),
+        _masks(specs, feeds),
         _booleans(specs, feeds),
         _thresholds(specs, feeds, facts, generator),
         _floats(specs, feeds, facts, generator),
         integer_values(specs, feeds, facts, generator),
-        ordered(specs, feeds, facts),
         _alike(specs, feeds),
         counts(specs, feeds, facts),
-        known_numbers(specs, feeds, facts, generator),
         text_values(specs, feeds, facts, generator),
         missing_values(specs, feeds, generator) if not facts.endless else iter(()),
     ]
@@ -124,19 +119,6 @@ def _floats(
     for label, change in _FLOATS:
         made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
         yield label, TrialKind.THRESHOLDS if label == _HALVES else TrialKind.VALUES, {**feeds, **cast(own, made)}
-    for spec in own:
-        points = facts.points.get(base[spec.name].shape[-1]) if base[spec.name].ndim > 1 else None
-        if points is not None:
-            for label, by in (("at", 0.0), ("beside", _BESIDE)):
-                array = np.resize(generator.permutation(points), base[spec.name].shape) + by * base[spec.name]
-                yield (
-                    f"{spec.name}: rows {label} points of the graph",
-                    TrialKind.VALUES,
-                    {**feeds, **cast([spec], {spec.name: array})},
-                )
-    for step in facts.steps:
-        made = {s.name: _within(step * (np.floor(4 * base[s.name]) + 0.5), facts.domains.get(s.name)) for s in own}
-        yield f"values that end on a half of {step:.6g}", TrialKind.THRESHOLDS, {**feeds, **cast(own, made)}
     for value in facts.values:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
             step = 0.2 * max(1.0, abs(value))
@@ -154,27 +136,6 @@ def _floats(
         yield f"values of scale {_EXTREME:g}", TrialKind.EXTREME_VALUES, {**feeds, **cast(wide, made)}
         made = {s.name: _FAR + base[s.name] for s in wide}
         yield f"values around {_FAR:,.0f}, close together", TrialKind.EXTREME_VALUES, {**feeds, **cast(wide, made)}
-    for spec in own if len(own) > 1 else ():
-        for label, change in _FLOATS[:6]:
-            made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}
-            yield f"{spec.name}: {label}", TrialKind.VALUES, {**feeds, **cast([spec], made)}
-    for spec in own:
-        yield from _features(spec, feeds, base[spec.name])
-
-
-def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Changed]:
-    """Each of a few features alone far out, on either side."""
-    if base.ndim != 2 or not 1 < base.shape[1] <= 16:
-        return
-    for feature in range(base.shape[1]):
-        for value in (50.0, -50.0):
-            array = base.copy()
-            array[:, feature] = value
-            yield (
-                f"{spec.name}: feature {feature} at {value:g}",
-                TrialKind.VALUES,
-                {**feeds, **cast([spec], {spec.name: array})},
-            )
 
 
 def _within(array: np.ndarray, domain: Domain | None) -> np.ndarray:
@@ -220,9 +181,7 @@ def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
             )
 
 
-def _masks(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
-) -> Iterator[Changed]:
+def _masks(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
     own = [s for s in specs if is_mask(s)]
     for padding in _PADDINGS if own else ():
         made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
@@ -231,13 +190,6 @@ def _masks(
             TrialKind.EMPTY_MASK if padding.endswith("empty row") else TrialKind.MASK,
             {**feeds, **made},
         )
-    floats = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in facts.domains]
-    # What is masked must lose against any score: products of inputs of opposite sign are far below zero.
-    for scale, padding in ((_SCORED, _PADDINGS[0]), (-_SCORED, _PADDINGS[2])) if own and floats else ():
-        made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
-        drawn = {s.name: np.abs(generator.standard_normal(np.shape(feeds[s.name]))) for s in floats}
-        signed = {s.name: drawn[s.name] * (-scale if place else scale) for place, s in enumerate(floats)}
-        yield f"mask {padding}, inputs of opposite sign", TrialKind.VALUES, {**feeds, **made, **cast(floats, signed)}
     whole = [s for s in own if is_kind(s, "iu")]
     for number in (2, -1) if whole else ():
         made = {}

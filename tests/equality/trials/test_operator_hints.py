@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
-import pytest
 
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from tests.equality.search.test_counterexample import graph
@@ -26,60 +24,11 @@ def test_numbers_in_attributes_beyond_which_something_changes() -> None:
     assert facts(body, "float[n,b,4] x, float[1,4,4] w", "float[n,1,b,4] y").values == [9.5, -9.5]
 
 
-@pytest.mark.parametrize(
-    ("body", "known"),
-    [
-        ("y = ai.onnx.ml.LabelEncoder <keys_floats = [0.5, 7.25], values_floats = [1.0, 2.0]> (x)", [0.5, 7.25]),
-        ("y = ai.onnx.ml.Imputer <imputed_value_floats = [1.0], replaced_value_float = -999.0> (x)", [-999.0]),
-        ("c = Constant <value_floats = [3.0, 4.0, 5.0, 6.0]> ()  q = Equal(x, c)  y = Cast <to = 1> (q)", [3, 4, 5, 6]),
-        ("c = Constant <value_floats = [3.0, 4.0, 5.0, 6.0]> ()  y = Add(x, c)", []),
-        ("y = ai.onnx.ml.OneHotEncoder <cats_int64s = [3, 4242]> (x)", [3, 4242]),
-    ],
-)
-def test_numbers_that_are_listed(body: str, known: list[float]) -> None:
-    assert facts(body).known == known
-
-
 def test_delimiters_and_patterns_of_texts() -> None:
     split = 'y, c = StringSplit <delimiter = ";"> (x)'
     assert facts(split, "string[b] x", "string[b,n] y").delimiters == [";"]
     assert facts("y, c = StringSplit(x)", "string[b] x", "string[b,n] y").delimiters == [" "]
     assert facts('y = RegexFullMatch <pattern = "a+"> (x)', "string[b] x", "bool[b] y").patterns == ["a+"]
-
-
-@pytest.mark.parametrize(
-    ("body", "steps"),
-    [
-        ("s = Constant <value_float = 0.5> ()  z = Constant <value = int8 {0}> ()  q = QuantizeLinear(x, s, z)", [0.5]),
-        ("s = Constant <value_float = 0.1> ()  z = Constant <value = int8 {0}> ()  q = QuantizeLinear(x, s, z)", []),
-        ("s = Constant <value_float = 4.0> ()  d = Mul(x, s)  q = Round(d)", [0.25]),
-        ("s = Constant <value_float = 4.0> ()  d = Div(x, s)  h = Add(d, s)  q = Floor(h)", [4.0]),
-        ("s = Constant <value_float = 4.0> ()  q = Div(x, s)", []),
-        ("s = Constant <value_float = 3.0> ()  d = Div(x, s)  q = Round(d)", []),
-    ],
-)
-def test_steps_that_numbers_are_rounded_to(body: str, steps: list[float]) -> None:
-    assert facts(body + "  y = CastLike(q, x)").steps == steps
-
-
-def test_rows_that_inputs_are_measured_against() -> None:
-    vectors = "coefficients = [1.0, -1.0], kernel_params = [1.0, 0.0, 3.0], n_supports = 2, rho = [0.5]"
-    body = f"y = ai.onnx.ml.SVMRegressor <{vectors}, support_vectors = [1.0, 2.0, 3.0, 4.0]> (x)"
-    assert facts(body, "float[b,2] x", "float[b,1] y").points[2].tolist() == [[1, 2], [3, 4]]
-    body = "c = Constant <value = float[2,1,2] {1.0, 2.0, 3.0, 4.0}> ()  y = {}(x, c)"
-    assert facts(body.replace("{}", "Sub"), "float[b,2] x", "float[2,b,2] y").points[2].tolist() == [[1, 2], [3, 4]]
-    assert facts(body.replace("{}", "Mul"), "float[b,2] x", "float[2,b,2] y").points == {}
-
-
-def test_points_of_two_graphs_are_both_kept_up_to_a_number() -> None:
-    one, other = (
-        GraphHints(points={2: np.zeros((900, 2))}),
-        GraphHints(points={2: np.ones((100, 2)), 3: np.ones((5, 3))}),
-    )
-    merged = one.merged(other).points
-    assert merged[2].sum() == 200
-    assert 250 <= (merged[2] == 0).all(axis=1).sum() <= 256
-    assert len(merged[3]) == 5
 
 
 def test_integers_that_nan_becomes_are_left_open_where_nothing_asks_for_it() -> None:

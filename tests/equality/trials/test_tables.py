@@ -8,9 +8,9 @@ import pytest
 
 from onnxtool.equality.search.branch_distance import reach
 from onnxtool.equality.search.conditions import ConditionWatch, told_apart
-from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
+from onnxtool.equality.trials.graph_hints import read_facts
 from onnxtool.equality.trials.sizes import dynamic_dims
-from onnxtool.equality.trials.tables import differing_reads, differing_rows
+from onnxtool.equality.trials.tables import differing_reads
 from onnxtool.equality.trials.trial import Budget
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.runtime.feeds import random_feeds
@@ -37,23 +37,6 @@ def changed(*rows: int) -> np.ndarray:
     return other
 
 
-def test_differing_rows_are_found_by_name_or_shape() -> None:
-    assert differing_reads({"a": graph(TABLE), "b": graph(changed(7, 150))}) == {
-        "a": {"w": [7, 150]},
-        "b": {"w": [7, 150]},
-    }
-    assert differing_reads({"a": graph(TABLE), "b": graph(changed(7), name="v")})["a"] == {"w": [7]}
-    assert differing_reads({"a": graph(TABLE), "b": graph(TABLE.copy())})["a"] == {}
-    assert differing_reads({"a": graph(TABLE), "b": graph(TABLE[::-1].copy())})["a"] == {}
-    assert differing_reads({"a": graph(TABLE)}) == {"a": {}}
-
-
-def test_many_rows_are_taken_from_all_of_the_table() -> None:
-    rows = differing_reads({"a": graph(TABLE), "b": graph(changed(*range(0, 200, 3)))})["a"]["w"]
-    assert len(rows) == 8
-    assert (rows[0], rows[-1]) == (0, 198)
-
-
 def test_an_input_that_reads_the_row_is_found() -> None:
     model, other = graph(TABLE), graph(changed(177))
     specs, facts = input_specs(model), read_facts(model)
@@ -69,53 +52,10 @@ def test_an_input_that_reads_the_row_is_found() -> None:
     assert told_apart(watch.outcomes[:1], model, graph(TABLE)) == []
 
 
-def lookup(*inputs: str, **tables: np.ndarray) -> ir.Model:
-    """A graph with these inputs of integers and these tables."""
-    listed = ", ".join(f"int64[n] {name}" for name in inputs)
-    model = ir.from_onnx_text(
-        f'<ir_version: 10, opset_import: ["" : 20]> g ({listed}) => (int64[n] y) {{ y = Neg({inputs[0]}) }}'
-    )
-    for name, table in tables.items():
-        value = ir.Value(name=name, shape=ir.Shape(table.shape), const_value=ir.tensor(table, name=name))
-        model.graph.initializers[name] = value
-    return model
-
-
-def rows_to_try(a: ir.Model, b: ir.Model, most: int = 512, **tables: int) -> dict[str, list[int]]:
-    facts = GraphHints(tables=tables)
-    differing_rows(a, b, facts, most)
-    return facts.rows
-
-
-def test_rows_that_differ_are_tried_of_inputs_that_read_a_table() -> None:
-    a, b = lookup("x", "ids", w=TABLE), lookup("x", "ids", w=changed(7, 150))
-    assert rows_to_try(a, b, ids=200) == {"ids": [7, 150]}
-    single = np.array(3.0, np.float32)
-    assert rows_to_try(lookup("ids", s=single, w=TABLE), lookup("ids", s=single, w=changed(7)), ids=200) == {"ids": [7]}
-    assert rows_to_try(a, b, ids=199) == {}
-    assert rows_to_try(a, b) == {}
-    assert rows_to_try(a, b, 1, ids=200) == {"ids": [7]}
-
-
-def test_one_number_of_a_row_makes_it_another() -> None:
-    other = TABLE.copy()
-    other[9, 1] += 1
-    assert rows_to_try(lookup("ids", w=TABLE), lookup("ids", w=other), ids=200) == {"ids": [9]}
-    assert differing_reads({"a": graph(TABLE), "b": graph(other)})["a"] == {"w": [9]}
-
-
-def test_a_table_goes_by_its_name_before_its_shape() -> None:
-    a = lookup("ids", w=TABLE)
-    assert rows_to_try(a, lookup("ids", v=changed(5), w=changed(7)), ids=200) == {"ids": [7]}
-    assert rows_to_try(a, lookup("ids", v=changed(5)), ids=200) == {"ids": [5]}
-    assert rows_to_try(a, lookup("ids", v=TABLE[:100]), ids=200) == {}
-
-
 @pytest.mark.parametrize(
     "other", [TABLE.astype(np.float64) + 1, TABLE.astype(np.int64) + 1, TABLE[:100] + 1, np.ones(3, np.float32)]
 )
 def test_tables_of_another_type_or_size_are_no_counterparts(other: np.ndarray) -> None:
-    assert rows_to_try(lookup("ids", w=TABLE), lookup("ids", w=other), ids=200) == {}
     assert differing_reads({"a": reads(TABLE), "b": reads(other, "v")}) == {"a": {}, "b": {}}
 
 
@@ -134,7 +74,6 @@ def reads(table: np.ndarray, name: str = "w") -> ir.Model:
 @pytest.mark.parametrize(("rows", "known"), [(100, True), (101, False)])
 def test_tables_that_differ_in_most_rows_are_other_tables(rows: int, known: bool) -> None:
     other = changed(*range(rows))
-    assert bool(rows_to_try(lookup("ids", w=TABLE), lookup("ids", w=other), ids=200)) is known
     assert bool(differing_reads({"a": graph(TABLE), "b": graph(other)})["a"]) is known
 
 
