@@ -32,7 +32,6 @@ class TrialKind(StrEnum):
     # A mask is there to hold ones and zeros, and squares of 1e20 do not fit into a float.
     MASK_VALUES = "mask values", "masks of other numbers", {_REPORT_ONLY}
     EXTREME_VALUES = "extreme values", "values of 1e20", {_REPORT_ONLY}
-    ROWS = "rows", "table rows", {_EXACT, _WITHOUT_SOURCE}
     THRESHOLDS = "thresholds", "at thresholds", {_EXACT}
     MISSING = "missing", "not finite"
     # NaN, infinity and numbers for which the reference gives no finite numbers.
