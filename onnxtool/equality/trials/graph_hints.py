@@ -12,6 +12,8 @@ import onnx_ir as ir
 from onnxtool.equality.trials.operator_hints import (
     delimiters,
     limits,
+    listed_numbers,
+    points,
     rounds_to_integers,
     takes_no_rows,
 )
@@ -32,7 +34,7 @@ _MOST_TEXTS = 4096
 _MOST_FEATURES = 100_000  # of an input that does not say how many it has
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
-_MOST_VALUES = 64
+_MOST_POINTS = 512
 _FEW = 4  # delimiters
 _MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
@@ -50,6 +52,7 @@ class GraphHints:
         thresholds: input name -> feature -> thresholds of trees that read the input directly.
         structural: integer inputs that say how large something is.
         patterns: that texts are matched with.
+        points: rows of constants that rows of an input may be close to.
         delimiters: texts between which texts are cut.
         integral: floats become integers somewhere.
         rows_needed: an operator is not known to take inputs without a row.
@@ -66,6 +69,7 @@ class GraphHints:
     thresholds: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
     structural: set[str] = field(default_factory=set)
     patterns: list[str] = field(default_factory=list)
+    points: list[tuple[float, ...]] = field(default_factory=list)
     delimiters: list[str] = field(default_factory=list)
     integral: bool = False
     rows_needed: bool = True
@@ -110,9 +114,11 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
     for node in all_nodes(model):
         for size, weight in _sizes(node):
             sizes[size] = max(weight, sizes.get(size, 0))
-        facts.values += _values(node)
-        facts.integers += _integers(node)
+        listed = listed_numbers(node)
+        facts.values += [*_values(node), *(float(v) for v in listed if not float(v).is_integer())]
+        facts.integers += [*_integers(node), *(int(v) for v in listed if float(v).is_integer())]
         facts.texts += _texts(node)
+        facts.points += points(node)[: _MOST_POINTS - len(facts.points)]
         facts.delimiters += delimiters(node)
         facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
         facts.integral |= rounds_to_integers(node)
@@ -122,10 +128,10 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         if node.op_type.startswith("TreeEnsemble"):
             _add_trees(node, facts)
     facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
-    facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
-    facts.integers = list(dict.fromkeys(facts.integers))[:_MOST_VALUES]
+    facts.values = list(dict.fromkeys(facts.values))[:_MOST_TEXTS]
+    facts.integers = list(dict.fromkeys(facts.integers))[:_MOST_TEXTS]
     facts.texts = list(dict.fromkeys(facts.texts))[:_MOST_TEXTS]
-    facts.patterns = list(dict.fromkeys(facts.patterns))[:_MOST_VALUES]
+    facts.patterns = list(dict.fromkeys(facts.patterns))[:_FEW]
     facts.delimiters = list(dict.fromkeys(facts.delimiters))[:_FEW]
     facts.structural = {
         v.name or "" for v in model.graph.inputs if v.dtype is not None and v.dtype.is_integer() and _is_structural(v)

@@ -12,7 +12,7 @@ from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_m
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.texts import text_values
 from onnxtool.equality.trials.trial import EXACTLY
-from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values
+from onnxtool.equality.trials.whole_numbers import counts, fitting, in_order, integer_values, named_numbers
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import ODD_MASK
@@ -41,7 +41,8 @@ def _shares(array: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim else array
 
 
-_HALVES = "values that end on a half"  # which ways of rounding take to either side, and rounding errors do not
+# Which ways of rounding take to either side, and rounding errors do not.
+_HALVES = "values that end on a half of a power of two"
 # (label, what becomes of standard normal numbers)
 _FLOATS = (
     ("values of scale 30", lambda x: 30 * x),
@@ -62,13 +63,15 @@ _FLOATS = (
     ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
     ("values of scale 1e-7", lambda x: 1e-7 * x),
     ("values in pairs nearly alike", _nearly_alike),
-    (_HALVES, lambda x: np.floor(4 * x) + 0.5),
+    (_HALVES, lambda x: (np.floor(4 * x) + 0.5) * 2.0 ** -(np.arange(x.size) % 9).reshape(x.shape)),
     ("probabilities", _shares),
     ("values in descending order", lambda x: -np.sort(-x, axis=-1) if x.ndim else x),
     ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
     ("zeros below zero", lambda x: -np.zeros_like(x)),
 )
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
+_MOST = 64  # numbers of the graph that are tried one by one
+_BESIDE = 0.05  # how far from a point of the graph rows are that are beside it
 _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
 _EXTREME = 1e20  # the square of which is beyond float32
 _FAR = 1000.0  # deviations from zero, where a variance by squares has lost most of its digits
@@ -92,6 +95,8 @@ def value_changes(
         _thresholds(specs, feeds, facts, generator),
         _floats(specs, feeds, facts, generator),
         integer_values(specs, feeds, facts, generator),
+        in_order(specs, feeds, facts),
+        named_numbers(specs, feeds, facts, generator),
         _alike(specs, feeds),
         counts(specs, feeds, facts),
         text_values(specs, feeds, facts, generator),
@@ -119,14 +124,20 @@ def _floats(
     for label, change in _FLOATS:
         made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
         yield label, TrialKind.THRESHOLDS if label == _HALVES else TrialKind.VALUES, {**feeds, **cast(own, made)}
-    for value in facts.values:
+    for spec in own:
+        points = np.array([p for p in facts.points if [len(p)] == [*base[spec.name].shape[-1:]]])
+        for label, by in (("at", 0.0), ("beside", _BESIDE)) if len(points) else ():
+            array = np.resize(generator.permutation(points), base[spec.name].shape) + by * base[spec.name]
+            made = {**feeds, **cast([spec], {spec.name: array})}
+            yield f"{spec.name}: rows {label} points of the graph", TrialKind.VALUES, made
+    for value in facts.values[:_MOST]:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
             step = 0.2 * max(1.0, abs(value))
             made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
             yield f"values {word} {value:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}
         made = {s.name: np.full_like(base[s.name], value) for s in own}
         yield f"{EXACTLY} {value:.6g}", TrialKind.THRESHOLDS, {**feeds, **cast(own, made)}
-    bounds = sorted(dict.fromkeys(facts.values))
+    bounds = sorted(dict.fromkeys(facts.values[:_MOST]))
     for low, high in pairwise(bounds):
         made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
         yield f"values between {low:.6g} and {high:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}

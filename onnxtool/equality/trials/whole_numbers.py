@@ -20,6 +20,7 @@ _SIGNED = (
     ("integers above 2^31", 1 << 31, 1 << 40),
     ("integers above 2^53", _DOUBLES, 1 << 62),
 )
+_PARTS = 8  # runs that the numbers which a graph names are spread over
 _MOST_COUNT = 4096  # of something that an input says how much there is of
 
 
@@ -43,11 +44,54 @@ def integer_values(
                 made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in free}
                 yield f"integers of {number}", TrialKind.VALUES, {**feeds, **made}
     limited = [s for s in own if s.name in facts.domains]
-    for number in dict.fromkeys([*facts.integers[:16], 0, 1] if limited else ()):
-        fits = [s for s in limited if facts.domains[s.name].low <= number < facts.domains[s.name].high]
+    for number in dict.fromkeys([*facts.integers[:16], 0, 1, -1] if limited else ()):  # from the end: -1
+        fits = [s for s in limited if (facts.domains[s.name].low or -1) <= number < facts.domains[s.name].high]
         if fits:
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in fits}
             yield f"indices of {number}", TrialKind.VALUES, {**feeds, **made}
+
+
+def in_order(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:
+    """Integers in order along the last dim, and the numbers that the graph names one after the other."""
+    own = [s for s in specs if is_kind(s, "iu") and s.name not in facts.structural and not is_mask(s)]
+    own = [s for s in own if np.ndim(feeds[s.name]) and np.size(feeds[s.name])]
+    rows: list[tuple[str, Sequence[int]]] = [("integers in ascending order", range(1 << 16))]
+    if len(facts.integers) > 1:
+        first = facts.integers[:16]
+        rows += [("the integers of the graph in a row", numbers) for numbers in (first, first[::-1])]
+    for label, numbers in rows:
+        made = {}
+        for spec in own:
+            limit = facts.domains.get(spec.name)
+            fits = [n for n in numbers if limit is None or limit.low <= n < limit.high]
+            array = np.array(feeds[spec.name])
+            part = [n for n in fits[: array.shape[-1]] if fitting(spec, n) == n]
+            array[..., : len(part)] = part
+            made[spec.name] = array
+        if made:
+            yield label, TrialKind.VALUES, {**feeds, **made}
+
+
+def named_numbers(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """All numbers that the graphs name, spread over the elements of a few runs; then among usual ones."""
+    own = [s for s in specs if is_kind(s, "fiu") and not is_mask(s) and np.size(feeds[s.name])]
+    own = [s for s in own if s.name not in facts.structural and s.name not in facts.domains]
+    if not own or not (facts.integers or facts.values):
+        return
+    numbers = generator.permutation(np.array([*facts.integers, *facts.values], np.float64))
+    size = max(np.size(feeds[s.name]) for s in own)
+    for turn in range(min(_PARTS, -(-len(numbers) // size))):
+        made = {}
+        for spec in own:
+            part = np.resize(np.roll(numbers, -turn * size), np.shape(feeds[spec.name]))
+            fits = part if is_kind(spec, "f") else np.array([fitting(spec, int(n)) for n in part.flat])
+            made[spec.name] = np.reshape(fits, part.shape).astype(spec.dtype)
+        label = f"numbers that the graph names{f', part {turn + 1}' if turn else ''}"
+        yield label, TrialKind.VALUES, {**feeds, **made}
+        mixed = {n: np.where(generator.random(np.shape(a)) < 0.3, a, feeds[n]) for n, a in made.items()}
+        yield f"{label}, among others", TrialKind.VALUES, {**feeds, **mixed}
 
 
 def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:

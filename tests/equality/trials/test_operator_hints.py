@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx_ir as ir
+import pytest
 
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from tests.equality.search.test_counterexample import graph
@@ -22,6 +23,30 @@ def test_numbers_in_attributes_beyond_which_something_changes() -> None:
     assert facts("y = ai.onnx.ml.Binarizer <threshold = 321.5> (x)").values == [321.5]
     body = "y, h = RNN <hidden_size = 4, clip = 9.5> (x, w, w)"
     assert facts(body, "float[n,b,4] x, float[1,4,4] w", "float[n,1,b,4] y").values == [9.5, -9.5]
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ("y = ai.onnx.ml.LabelEncoder <keys_floats = [0.5, 7.25], values_floats = [1.0, 2.0]> (x)", {0.5, 7.25}),
+        ("y = ai.onnx.ml.Imputer <imputed_value_floats = [1.0], replaced_value_float = -999.0> (x)", {-999}),
+        ("c = Constant <value_floats = [3.5, 4.5]> ()  q = Equal(x, c)  y = Cast <to = 1> (q)", {3.5, 4.5}),
+        ("c = Constant <value_floats = [3.5, 4.5]> ()  y = Add(x, c)", set()),
+        ("y = ai.onnx.ml.OneHotEncoder <cats_int64s = [3, 4242]> (x)", {3, 4242}),
+    ],
+)
+def test_numbers_that_are_listed(body: str, known: set[float]) -> None:
+    found = facts(body)
+    assert {*found.values, *found.integers} == known
+
+
+def test_rows_that_inputs_are_measured_against() -> None:
+    vectors = "coefficients = [1.0, -1.0], kernel_params = [1.0, 0.0, 3.0], n_supports = 2, rho = [0.5]"
+    body = f"y = ai.onnx.ml.SVMRegressor <{vectors}, support_vectors = [1.0, 2.0, 3.0, 4.0]> (x)"
+    assert facts(body, "float[b,2] x", "float[b,1] y").points == [(1, 2), (3, 4)]
+    body = "c = Constant <value = float[2,1,2] {1.0, 2.0, 3.0, 4.0}> ()  y = {}(x, c)"
+    assert facts(body.replace("{}", "Sub"), "float[b,2] x", "float[2,b,2] y").points == [(1, 2), (3, 4)]
+    assert facts(body.replace("{}", "Mul"), "float[b,2] x", "float[2,b,2] y").points == []
 
 
 def test_delimiters_and_patterns_of_texts() -> None:

@@ -225,8 +225,12 @@ def test_numbers_nearly_alike_shares_and_halves() -> None:
     assert shares.min() > 0
     assert shares.max() < 0.95
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
-    halves = made["values that end on a half"]
-    assert (np.abs(halves - np.trunc(halves)) == 0.5).all()
+    halves = made["values that end on a half of a power of two"]
+    steps = 2.0 ** -np.arange(9.0)
+    whole = np.stack([halves / step - np.trunc(halves / step) for step in steps])
+    assert (np.abs(whole) == 0.5).any(axis=0).all() and (np.abs(whole) == 0.5).any(
+        axis=tuple(range(1, whole.ndim))
+    ).all()
     assert len(np.unique(halves)) > 3
     assert np.abs(halves).max() <= 20
 
@@ -251,7 +255,7 @@ def test_halves_are_exact_whatever_rounding_does() -> None:
             [spec], {"x": np.ones((2, 4), np.float32)}, GraphHints(), np.random.default_rng(0)
         )
     }
-    assert kinds["values that end on a half"] == "thresholds"
+    assert kinds["values that end on a half of a power of two"] == "thresholds"
     assert kinds["values of scale 30"] == "values"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxtool.equality.trials.graph_hints import GraphHints
-from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values
+from onnxtool.equality.trials.whole_numbers import counts, fitting, in_order, integer_values, named_numbers
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 
@@ -67,7 +67,7 @@ def test_indices_are_those_of_their_domain() -> None:
     assert set(made) == {"indices of 2", "indices of 29"}
     assert (made["indices of 29"] == 29).all()
     usual = values(GraphHints(domains={"ids": Domain(0, 30)}))
-    assert set(usual) == {"indices of 0", "indices of 1"}
+    assert set(usual) == {"indices of 0", "indices of 1", "indices of -1"}
     many = values(GraphHints(domains={"ids": Domain(0, 300)}, integers=[*range(100, 120)]))
     assert "indices of 115" in many and "indices of 116" not in many
 
@@ -104,3 +104,28 @@ def test_counts_are_small_usual_and_large_ones_and_those_of_the_graph() -> None:
 def test_the_nearest_number_that_a_type_holds() -> None:
     byte = spec(np.dtype(np.uint8))
     assert [fitting(byte, n) for n in (-1, 0, 7, 255, 256)] == [0, 0, 7, 255, 255]
+
+
+def test_integers_stand_in_order_and_those_of_the_graph_in_a_row_either_way() -> None:
+    facts = GraphHints(integers=[7, 700, 8], domains={"ids": Domain(0, 30)})
+    found = [(label, made["ids"]) for label, _, made in in_order([spec()], FEEDS, facts)]
+    assert [label for label, _ in found] == ["integers in ascending order", *["the integers of the graph in a row"] * 2]
+    assert (found[0][1][:, :8] == np.arange(8)).all()
+    for (_, made), row in zip(found[1:], ([7, 8], [8, 7]), strict=True):
+        assert (made[..., :2] == row).all() and (made[..., 2:] == FEEDS["ids"][..., 2:]).all()
+    assert len([*in_order([spec()], FEEDS, GraphHints(integers=[7]))]) == 1
+    length = {"length": np.array([3])}
+    assert [*in_order([spec(name="length", shape=("b",))], length, GraphHints(structural={"length"}))] == []
+
+
+def test_every_number_of_the_graph_stands_somewhere_whole_and_among_others() -> None:
+    facts = GraphHints(integers=[*range(1000, 1100)], values=[0.5])
+    specs = [spec(shape=("b", 8)), spec(np.dtype("float32"), "x", ("b", 8))]
+    feeds = {"ids": np.zeros((4, 8), np.int64), "x": np.zeros((4, 8), np.float32)}
+    made = [f for _, _, f in named_numbers(specs, feeds, facts, np.random.default_rng(0))]
+    assert {*facts.integers, 0.5} <= {float(v) for f in made for v in f["x"].flat}
+    assert set(facts.integers) <= {int(v) for f in made for v in f["ids"].flat}
+    shares = [float((f["ids"] != 0).mean()) for f in made]
+    assert max(shares) == 1 and 0.1 < min(shares) < 0.5
+    limited = GraphHints(integers=[5], domains={"ids": Domain(0, 30)})
+    assert [*named_numbers([spec()], FEEDS, limited, np.random.default_rng(0))] == []
