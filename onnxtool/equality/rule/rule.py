@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from onnxtool.equality.rule.kernel_errors import SIGMOID_ERROR
+from onnxtool.equality.rule.noise import STEADIER
 from onnxtool.equality.rule.rounding import FACTOR
 from onnxtool.equality.rule.tolerance import MOST_HALF_STEPS, MOST_ROUNDING, NUMBERS, Tolerance
 
@@ -50,10 +51,11 @@ MASKED = Excuse(
 )
 NOISE = Excuse(
     "noise beside further inputs",
-    f"what the reference moves when its inputs move by a few units in the last place; beyond {_MOST} only what is "
-    "within that of a value that the reference itself takes there",
-    "where values are large, cancel, or lie next to a threshold, the reference gives other results for inputs that are "
-    "equal up to their last bits",
+    f"4 times what moves the column in both models when the inputs move by a few units in the last place (one of them "
+    f"may be {STEADIER:g} times steadier), up to {_MOST}, an integer by one; beyond that only what each model gives, "
+    "within the same bound, for inputs moved so",
+    "where values are large, cancel, or lie next to a threshold, a model gives other results for inputs that are equal "
+    "up to their last bits; what one model alone decides is no rounding",
 )
 EXCUSES = (KERNEL_ERRORS, ROUNDING, TIES, MASKED, NOISE)  # in the order in which they are asked
 
