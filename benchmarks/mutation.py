@@ -67,7 +67,6 @@ PARTS: dict[str, tuple[str, ...]] = {
             *("rule/noise", "rule/masked", "search/branch_distance"),
         )
     },
-    "equality/structure.py": ("equality/test_structure.py", "equality/search/test_conditions.py"),
     "equality/trials/tables.py": ("equality/trials/test_tables.py",),
     "equality/search/conditions.py": (
         "equality/search/test_conditions.py",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 
 import numpy as np
 import onnx_ir as ir
@@ -12,7 +11,6 @@ import onnx_ir as ir
 from onnxtool.equality.search.boolean_distances import COMPARISONS, HUGE, LOGIC, Fields
 from onnxtool.equality.search.branches import GraphPart, controls, numbered, parts_of
 from onnxtool.equality.search.subgraph_outputs import Body, HandedOut, bodies, inlined
-from onnxtool.equality.structure import digests
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.table import STANDARD
@@ -43,9 +41,7 @@ class Outcome:
     Attributes:
         node: name of the node that decides, or of what it gives where it has none; of a table.
         side: what is to come about.
-        value: name of the boolean, or of what the chosen number becomes; of what is read.
         of_sizes: it depends on the sizes of inputs only.
-        owner: of a condition inside a body: the first output of the main graph's node that holds the body.
         row: the row of a table that is to be read; None where it is no matter of a table.
         beyond: a number is to lie above what an integer type holds, or below; whether any can is not known.
         branch: the part of the graph that runs then; None where it is no matter of one.
@@ -53,9 +49,7 @@ class Outcome:
 
     node: str
     side: bool
-    value: str
     of_sizes: bool
-    owner: str | None = None
     row: int | None = None
     beyond: bool = False
     branch: GraphPart | None = None
@@ -145,62 +139,51 @@ def has_conditions(model: ir.Model) -> bool:
 
 def _branching(body: Body, fields: Fields, numbers: Mapping[ir.Node, int]) -> Iterator[tuple[Outcome, ir.Value]]:
     """The parts of one graph or body that may not run, and how far each is from running."""
-    owner = body.owner.outputs[0].name if body.owner is not None else None
     for node in [n for n in body.graph if controls(n)]:
-        value = node.outputs[0].name or ""
         for side, part, field in zip((True, False), parts_of(node, body, numbers), fields.of_parts(node), strict=False):
-            yield Outcome(part.node, side, value, False, owner, branch=part), field
+            yield Outcome(part.node, side, False, branch=part), field
 
 
 def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> list[tuple[Outcome, ir.Value]]:
     """Outcomes of one graph or body, with their distances."""
-    owner = body.owner.outputs[0].name if body.owner is not None else None
     found: list[tuple[Outcome, ir.Value]] = []
     for node in [n for n in body.graph if n.op_type == "Gather" and n.domain in STANDARD]:
         table, indices = node.inputs
         assert table is not None and indices is not None
         name = table.name or ""
         for row in rows.get(name, ()):
-            outcome = Outcome(name, True, node.outputs[0].name or "", False, owner, row)
-            found.append((outcome, fields.of_row(indices, row)))
+            found.append((Outcome(name, True, False, row), fields.of_row(indices, row)))
     branching = {id(n.inputs[0]) for n in body.graph if n.op_type == "If" and n.domain in STANDARD}
     for condition, of_sizes in _conditions(body):
         if id(condition.outputs[0]) in branching and len(condition.outputs[0].uses()) == 1:
             continue  # the branches tell
         is_choice = condition.op_type in _CHOICES
+        if _is_unbounded(condition):
+            continue
         pairs = fields.of_choices(condition) if is_choice else [fields.of(condition.outputs[0])]
-        value = condition.outputs[0].name or ""
+        name = condition.name or condition.outputs[0].name or ""
         for pair in pairs:
             for side, field in zip((True, False), pair or (), strict=False):
-                found.append((Outcome(condition.name or value, side, value, of_sizes, owner), field))
+                found.append((Outcome(name, side, of_sizes), field))
     return found
 
 
 def _overflowing(body: Body, fields: Fields, casts: Collection[str]) -> Iterator[tuple[Outcome, ir.Value]]:
     """Outcomes of casts to integer types: a number above what the type holds, and one below."""
-    owner = body.owner.outputs[0].name if body.owner is not None else None
     for node in [n for n in body.graph if n.outputs[0].name in casts]:
-        number, value = node.inputs[0], node.outputs[0].name or ""
+        number, name = node.inputs[0], node.name or node.outputs[0].name or ""
         assert number is not None
         limits = _NARROW[ir.DataType(attribute(node, "to"))]
         for side, field in zip((False, True), fields.outside(number, *limits), strict=True):
-            yield Outcome(node.name or value, side, value, False, owner, beyond=True), field
+            yield Outcome(name, side, False, beyond=True), field
 
 
-def differing_casts(graphs: Mapping[str, ir.Model]) -> dict[str, set[str]]:
-    """Casts to narrow integer types that the other of two graphs does not have in the same form, by their outputs."""
-    found: dict[str, set[str]] = {name: set() for name in graphs}
+def narrowing_casts(graphs: Mapping[str, ir.Model]) -> dict[str, set[str]]:
+    """Casts to narrow integer types, by their outputs, of two graphs; of one alone none is sought."""
     if len(graphs) != 2:
-        return found
+        return {name: set() for name in graphs}
     models = {name: inlined(graph) if graph.functions else graph for name, graph in graphs.items()}
-    if not any(_narrowing(n) for model in models.values() for n in model.graph):
-        return found
-    known = {name: digests(model) for name, model in models.items()}
-    for name, other in permutations(graphs):
-        theirs = set(known[other].values())
-        outputs = [n.outputs[0].name or "" for n in models[name].graph if _narrowing(n)]
-        found[name] = {output for output in outputs if known[name].get(output) not in theirs}
-    return found
+    return {name: {n.outputs[0].name or "" for n in model.graph if _narrowing(n)} for name, model in models.items()}
 
 
 def _narrowing(node: ir.Node) -> bool:
@@ -237,33 +220,6 @@ def _is_counted(node: ir.Node) -> bool:
     source = node.inputs[0]
     producer = source.producer() if source is not None else None
     return producer is not None and producer.op_type in _COUNTING
-
-
-def told_apart(missed: Sequence[Outcome], model: ir.Model, other: ir.Model) -> list[Outcome]:
-    """Those outcomes whose consequences another graph does not have in the same form: there the two may differ.
-
-    Args:
-        missed: outcomes of `model` that nothing reached.
-        model: whose they are.
-        other: the graph it was held against.
-    """
-    if not missed:
-        return []
-    model, other = inlined(model), inlined(other)
-    own, theirs = digests(model), set(digests(other).values())
-    nodes = {o.name: n for n in model.graph for o in n.outputs}
-    found = []
-    for outcome in missed:
-        node = nodes.get(outcome.owner or outcome.value)
-        if node is None or outcome.beyond or outcome.branch is not None or _is_unbounded(node):
-            continue
-        if node.op_type in _CHOICES or outcome.owner is not None or outcome.row is not None:
-            consequences = list(node.outputs)
-        else:
-            consequences = [o for use in node.outputs[0].uses() for o in use.node.outputs]
-        if any(own.get(value.name or "") not in theirs for value in consequences):
-            found.append(outcome)
-    return found
 
 
 def _is_unbounded(node: ir.Node) -> bool:

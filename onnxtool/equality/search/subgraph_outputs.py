@@ -27,11 +27,6 @@ class Body:
     graph: ir.Graph
     path: tuple[tuple[ir.Graph, ir.Node, str], ...] = ()
 
-    @property
-    def owner(self) -> ir.Node | None:
-        """The node of the main graph that it belongs to; None for the main graph itself."""
-        return self.path[0][1] if self.path else None
-
 
 def inlined(model: ir.Model) -> ir.Model:
     """A copy whose local functions are in place of their calls."""

@@ -16,9 +16,8 @@ from onnxtool.equality.search.branches import GraphPart, forced
 from onnxtool.equality.search.conditions import (
     ConditionWatch,
     Outcome,
-    differing_casts,
     has_conditions,
-    told_apart,
+    narrowing_casts,
 )
 from onnxtool.equality.search.counterexample import Findings, judge_trials
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
@@ -79,7 +78,7 @@ def reach_conditions(
     missed: dict[str, list[Outcome]] = {}
     parts = 0
     dims = dynamic_dims(specs, runs[:3])
-    rows, casts = differing_reads(graphs), differing_casts(graphs)
+    rows, casts = differing_reads(graphs), narrowing_casts(graphs)
     watched = {n: graph for n, graph in graphs.items() if has_conditions(graph) or rows[n] or casts[n]}
     pace: float | None = None
     for name, graph in watched.items():
@@ -160,17 +159,16 @@ def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> Com
 
 
 def unreached_parts(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str, ir.Model]) -> tuple[Branch, ...]:
-    """Branches that nothing reached; of two graphs, also the outcomes of conditions on which these do not agree.
+    """Branches that nothing reached; of two graphs, the outcomes of their conditions too: behind one they may differ.
 
     For the report.
     """
-    found = [Branch(model, o.node, o.part) for model, open_ in missed.items() for o in open_ if o.branch is not None]
-    if len(graphs) != 2:
-        return tuple(found)
-    (first, a), (second, b) = graphs.items()
-    found += [Branch(first, o.node, o.part) for o in told_apart(missed.get(first, ()), a, b)]
-    found += [Branch(second, o.node, o.part) for o in told_apart(missed.get(second, ()), b, a)]
-    return tuple(found)
+    return tuple(
+        Branch(model, o.node, o.part)
+        for model, left in missed.items()
+        for o in left
+        if o.branch is not None or (len(graphs) == 2 and not o.beyond)
+    )
 
 
 def _alike(a: ir.Model, b: ir.Model) -> bool:

@@ -124,7 +124,7 @@ def test_one_element_of_many_is_moved() -> None:
     )
     _, found, missed = sought(f"g (float[b,4] x) => (bool[b,1] q) {{ {body} }}")
     assert missed == []
-    (last,) = [item.feeds["x"] for item in found if item.outcome.value == "q" and item.outcome.side]
+    (last,) = [item.feeds["x"] for item in found if item.outcome.node == "q" and item.outcome.side]
     assert ((last[:, 3] > 70) & (last[:, 0] < -70)).any()
 
 
@@ -327,7 +327,7 @@ class Line:
     """
 
     def __init__(self, distance: Callable[[float], float], *, of_sizes: bool = False) -> None:
-        self.outcomes = [Outcome("q", True, "q", of_sizes)]
+        self.outcomes = [Outcome("q", True, of_sizes)]
         self.asked: list[float] = []
         self._distance = distance
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.equality.search.branch_distance import reach
-from onnxtool.equality.search.conditions import ConditionWatch, told_apart
+from onnxtool.equality.search.conditions import ConditionWatch
 from onnxtool.equality.trials.graph_hints import read_facts
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.tables import differing_reads
@@ -38,7 +38,7 @@ def changed(*rows: int) -> np.ndarray:
 
 
 def test_an_input_that_reads_the_row_is_found() -> None:
-    model, other = graph(TABLE), graph(changed(177))
+    model = graph(TABLE)
     specs, facts = input_specs(model), read_facts(model)
     runs = [random_feeds(specs, 1, batch=2, length=8, domains=facts.domains)]
     watch = ConditionWatch(model, SessionOptions(), {"w": [177]})
@@ -48,8 +48,6 @@ def test_an_input_that_reads_the_row_is_found() -> None:
     assert "row 177" not in [o.part for o in missed]
     (feeds,) = [item.feeds for item in found if item.outcome.row == 177]
     assert (np.round(feeds["x"] * 10) == 177).any()
-    assert told_apart(watch.outcomes[:1], model, other) == watch.outcomes[:1]
-    assert told_apart(watch.outcomes[:1], model, graph(TABLE)) == []
 
 
 @pytest.mark.parametrize(
