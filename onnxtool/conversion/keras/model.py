@@ -14,7 +14,7 @@ from onnxtool.conversion.frameworks import KerasLayer
 from onnxtool.conversion.graph_interface import described
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, is_functional, output_names
-from onnxtool.conversion.keras.trace import trace
+from onnxtool.conversion.keras.trace import in_float32, trace, uses_bfloat16
 from onnxtool.conversion.tensorflow.dims import swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC, TracedModel
@@ -51,7 +51,8 @@ class KerasModel(TracedModel, LayeredModel):
             ops.cast(ops.transpose(t, TO_NHWC) if swaps(s.shape, self.nchw) else t, d) if d != "string" else t
             for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
         ]
-        result = self.model(tree.pack_sequence_as(self.structure, arguments), training=False)
+        with in_float32(self.model):
+            result = self.model(tree.pack_sequence_as(self.structure, arguments), training=False)
         paths = tree.flatten_with_path(result)
         self.output_keys = tuple("_".join(str(p) for p in path) for path, _ in paths)
         flat_result = [value for _, value in paths]
@@ -101,6 +102,9 @@ def wrap(model: KerasLayer, form: str, notes: list[str], options: ConvertOptions
 
     structure, leaves = input_structure(model, options)
     nchw = options.layout == "nchw"
+    if uses_bfloat16(model):
+        notes.append("bfloat16 is computed as float32, which holds its weights exactly")
+        leaves = [(n, "float32" if d == "bfloat16" else d, dims) for n, d, dims in leaves]
     own = tuple(TensorSpec(n, parse_dtype(d), swapped(dims, nchw)) for n, d, dims in leaves)
     inputs = described(own, options)
     wrapped = KerasModel(

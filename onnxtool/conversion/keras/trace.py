@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxtool.conversion.frameworks import KerasLayer
+from onnxtool.conversion.patches import replaced
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError
 
@@ -51,6 +52,32 @@ def _plain_functions() -> Iterator[None]:
 def _layers(model: KerasLayer) -> list[Any]:
     flatten = getattr(model, "_flatten_layers", None)
     return list(flatten()) if flatten is not None else []
+
+
+def uses_bfloat16(model: KerasLayer) -> bool:
+    """Whether a layer of the model computes in bfloat16, with which the runtime's CPU side does not."""
+    return bool(_in_bfloat16(model))
+
+
+def _in_bfloat16(model: KerasLayer) -> list[Any]:
+    layers = _layers(model)
+    layers += [inner for layer in layers if (inner := getattr(layer, "_functional", None)) is not None]  # Sequential's
+    return [layer for layer in layers if layer.compute_dtype == "bfloat16"]
+
+
+@contextmanager
+def in_float32(model: KerasLayer) -> Iterator[None]:
+    """Inside the block, layers that compute in bfloat16 do so in float32; weights are cast where they are used."""
+    import keras
+
+    with ExitStack() as stack:
+        for layer in _in_bfloat16(model):
+            stack.enter_context(replaced(layer, "dtype_policy", keras.DTypePolicy("float32")))
+            # Layers of inputs have a type of their own, and functional models cast to that of their inputs.
+            for holder in (layer, *getattr(layer, "_inputs", ())):
+                if vars(holder).get("_dtype") == "bfloat16":
+                    stack.enter_context(replaced(holder, "_dtype", "float32"))
+        yield
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.conversion.convert import convert
-from onnxtool.conversion.tensorflow.dims import name_dims, unique
+from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import import_keras, quiet
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
@@ -91,6 +91,28 @@ def test_a_family_of_layers_is_equal_and_keeps_its_names(tmp_path: Path, family:
     inputs, outputs = INTERFACES[family]
     assert [str(i) for i in report.inputs] == inputs
     assert [str(o) for o in report.outputs] == outputs
+
+
+@pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
+def test_bfloat16_is_computed_in_float32_and_the_model_stays_as_it_is(tmp_path: Path, policy: str) -> None:
+    layers = keras.layers
+    keras.config.set_dtype_policy(policy)
+    try:
+        image = keras.Input((8,), name="x")
+        inner = keras.Sequential([layers.Dense(5), layers.BatchNormalization()])
+        model = keras.Model(image, layers.Dense(4)(inner(keras.ops.tanh(layers.Dense(6)(image)))))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    before = np.asarray(keras.ops.cast(model(np.ones((2, 8), np.float32)), "float32"))
+
+    report = convert(model, tmp_path / "out.onnx")
+
+    assert report.ok
+    assert report.outputs[0].dtype == "float32"
+    assert any("bfloat16 is computed as float32" in note for note in report.notes)
+    after = model(np.ones((2, 8), np.float32))
+    assert keras.backend.standardize_dtype(after.dtype) == "bfloat16"
+    np.testing.assert_array_equal(np.asarray(keras.ops.cast(after, "float32")), before)
 
 
 def test_every_activation_is_equal_to_keras_on_a_grid(tmp_path: Path) -> None:
