@@ -71,6 +71,11 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
 _SOURCE = re.compile(r"\S+\.(h|cc):\d+: (\w+: )?(Assertion `[^`]*` failed: )?")
 
 
+def lift_opset(model: ir.Model, least: int) -> ir.Model:
+    """A model at this version or a newer one; errors as of `convert_opset`."""
+    return model if model.opset_imports.get("", 0) >= least else convert_opset(model, least)
+
+
 def _plain(message: str) -> str:
     """The converter's message in one line, without its source positions."""
     return _SOURCE.sub("", " ".join(message.split())).replace("$", "")

@@ -19,10 +19,12 @@ from onnxtool.editing.operations.suppression import NmsOptions
 from onnxtool.editing.proofs import same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.ir.queries import value_spec
+from onnxtool.optimization.opset import lift_opset
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.feeds import Feeds, Outputs
 
 _KINDS = ("softmax", "argmax", "topk", "nms", "labels")
+_LEAST_OPSET = 13  # in which Softmax is along one axis
 _MOST_LABELS = 1 << 24  # bytes of the file
 _FORM = "softmax, argmax, topk=N, labels=FILE, or nms=BOXES,SCORES,iou=0.45,score=0.25"
 
@@ -57,6 +59,7 @@ class Postprocess(Operation):
         self._labels: list[str] = []
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
+        model = lift_opset(model, _LEAST_OPSET)
         build = Builder(model, self._given or self.kind)
         if self.kind == "nms":
             self._made = suppression.apply(model, build, self._nms, self.name)
@@ -77,8 +80,6 @@ class Postprocess(Operation):
                 raise UsageError(f"--{self.name}: {self._argument} has {len(self._labels)} lines for {count} classes.")
         if self.kind == "topk" and isinstance(count, int) and self._count > count:
             raise UsageError(f"--{self.name}: topk={self._count}, but {self._output!r} has {count} classes.")
-        if model.opset_imports.get("", 0) < 13:
-            raise UnsupportedError("this takes opset 13 or newer; raise it first (--opset 13).")
         results = self._built(build, value)
         build.at_end()
         rows = spec.shape[:-1]

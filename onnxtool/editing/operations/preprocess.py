@@ -22,7 +22,7 @@ from onnxtool.errors import UnsupportedError, UsageError, VerdictError
 from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.model.spec import Dim
-from onnxtool.optimization.opset import convert_opset
+from onnxtool.optimization.opset import lift_opset
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner
@@ -72,8 +72,8 @@ class Preprocess(Operation):
         spec = value_spec(value)
         assert spec.shape is not None and not isinstance(spec.dtype, str)
         self._layout, self._channels, self._size = self._geometry(spec.shape)
-        if not self._fixed and model.opset_imports.get("", 0) < _ANTIALIAS:
-            model = convert_opset(model, _ANTIALIAS)
+        if not self._fixed:
+            model = lift_opset(model, _ANTIALIAS)
             value = find_input(model, self._input, self.name)
         batch = spec.shape[0]
         sides: tuple[Dim, Dim] = self._size if self._fixed else (f"{self._input}_height", f"{self._input}_width")

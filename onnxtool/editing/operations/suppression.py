@@ -82,8 +82,6 @@ def apply(model: ir.Model, build: Builder, options: NmsOptions, option: str) -> 
     assert left.shape is not None and right.shape is not None
     if left.shape[2] != 4 and isinstance(left.shape[2], int):
         raise UnsupportedError(f"nms takes boxes [batch, n, 4]; the model gives {left.info()}.")
-    if model.opset_imports.get("", 0) < 13:
-        raise UnsupportedError("this takes opset 13 or newer; raise it first (--opset 13).")
     floats, whole = ir.DataType.FLOAT, ir.DataType.INT64
     rows = scores
     if not is_by_class(left.shape, right.shape):

@@ -27,6 +27,15 @@ def test_argmax(edited: Editor) -> None:
     assert np.array_equal(made.run(x=X)["logits_class"], (X @ W["w"]).argmax(-1))
 
 
+@pytest.mark.parametrize("post", ["softmax", "argmax", "topk=2"])
+def test_older_operators_are_lifted(post: str, edited: Editor) -> None:
+    made = edited(LOGITS, f"post={post}", weights=W, opset=9)
+    assert made.proto.opset_import[0].version == 13
+    newer = edited(LOGITS, f"post={post}", weights=W)
+    for found, expected in zip(made.run(x=X).values(), newer.run(x=X).values(), strict=True):
+        assert np.allclose(found, expected, atol=1e-6)
+
+
 def test_the_best_three(edited: Editor) -> None:
     made = edited(LOGITS, "post=topk=3", weights=W)
     scores = X @ W["w"]
