@@ -10,7 +10,7 @@ import socket
 import weakref
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import numpy as np
 
@@ -30,6 +30,12 @@ _SECONDS = 120.0
 _MAX_ANSWER = 2 << 30
 
 
+def http_connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnection:
+    """A connection that is made when it is first used; ValueError for a port that is none."""
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    return make(parts.hostname or "", parts.port, timeout=seconds)
+
+
 class V2Client:
     """One kept connection to a server. Not for several threads at a time."""
 
@@ -46,13 +52,11 @@ class V2Client:
         """
         try:
             parts = urlsplit(url)
-            port = parts.port
+            self._connection = http_connection(parts, seconds)
         except ValueError as error:
             raise UsageError(f"{url}: not a URL ({error}).") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{url}: not a URL; write http://HOST:PORT/v2/models/NAME.")
-        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = make(parts.hostname, port, timeout=seconds)
         weakref.finalize(self, self._connection.close)
         self.url, self.path = url, parts.path.rstrip("/")
         token = os.environ.get(TOKEN_VARIABLE) if token is None else token
@@ -75,8 +79,6 @@ class V2Client:
             self._connection.close()
         try:
             self._connection.request(method, path, body, {**self._headers, **(headers or {})})
-            if self._connection.sock is not None:
-                self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             response = self._connection.getresponse()
             if (response.length or 0) > _MAX_ANSWER:
                 raise ResourceError(f"{self.url}: an answer of {response.length} bytes is too large.")
