@@ -152,7 +152,7 @@ def latency(arguments: argparse.Namespace) -> None:
         for name, path in paths.items():
             report = bench_endpoint(f"{server.url}/v2/models/{name}", path, connections=(1, 2, 4, 8), budget=3)
             alone = next(r for r in report.results if r.loop == "session").median
-            spec = RemoteRunner.open(f"{server.url}/v2/models/{name}").inputs[0]
+            spec = RemoteRunner(f"{server.url}/v2/models/{name}").inputs[0]
             array = np.random.default_rng(0).random([d or 1 for d in spec.shape or ()], np.float32)
             plain = json.dumps({spec.name: array.tolist()}).encode()
             ours = post_json(server.url, f"/predict/{name}", plain) / alone
@@ -342,9 +342,7 @@ def malformed(arguments: argparse.Namespace) -> None:
     feeds = {"image": np.random.default_rng(0).random((2, 1, 8, 8), np.float32)}
     from onnxtool.runtime.runner import OnnxRunner
 
-    same = np.array_equal(
-        RemoteRunner.open(server.url).run(feeds)["logits"], OnnxRunner.open(DIGITS).run(feeds)["logits"]
-    )
+    same = np.array_equal(RemoteRunner(server.url).run(feeds)["logits"], OnnxRunner.open(DIGITS).run(feeds)["logits"])
     print(
         f"{sum(seen.values())} requests, {sum(wrong.values())} wrong statuses; alive: {server.process.poll() is None}; "
     )

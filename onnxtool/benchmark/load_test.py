@@ -59,7 +59,7 @@ def bench_endpoint(
     """Send requests and time the answers.
 
     Args:
-        url: of a V2 endpoint, see `RemoteRunner.open`.
+        url: of a V2 endpoint, see `RemoteRunner`.
         model: the file that it should serve: its answers are held against it, and its time in this process is measured
             in alternation with the endpoint's.
         data: inputs; seeded random ones unless given.
@@ -76,7 +76,7 @@ def bench_endpoint(
     """
     if any(r <= 0 for r in rates):
         raise UsageError("--rate takes numbers above 0.")
-    remote = RemoteRunner.open(url)
+    remote = RemoteRunner(url)
     local = None if model is None else OnnxRunner.open(Path(model), replace(options, spinning="always"))
     feeds = _feeds(local or remote, data, batch, seed)
     answer = remote.run(feeds)

@@ -47,7 +47,7 @@ def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
     if url is not None:
         from onnxtool.runtime.protocol_v2.client import RemoteRunner
 
-        return RemoteRunner.open(url)
+        return RemoteRunner(url)
     if path.is_dir():
         from onnxtool.packaging.manifest import is_package
 

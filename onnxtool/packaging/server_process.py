@@ -9,14 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from onnxtool.errors import InputError, ResourceError
-from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
 
 _PATIENCE = 120.0
@@ -109,7 +105,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-class ServerRunner:
+class ServerRunner(RemoteRunner):
     """A Runner on a server that is started for it."""
 
     def __init__(self, command: Sequence[str], folder: Path, port: int, model: str) -> None:
@@ -121,25 +117,14 @@ class ServerRunner:
         """
         self._server = ServerProcess(command, folder, port)
         try:
-            self._remote = RemoteRunner.open(f"{self._server.url}/v2/models/{model}", token="")
+            super().__init__(f"{self._server.url}/v2/models/{model}", token="")
         except BaseException:
             self._server.close()
             raise
-        self.inputs: tuple[TensorSpec, ...] = self._remote.inputs
-        self.outputs: tuple[TensorSpec, ...] = self._remote.outputs
-
-    @property
-    def endpoint(self) -> str:
-        """The URL of the model."""
-        return self._remote.endpoint
-
-    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One request."""
-        return self._remote.run(feeds)
 
     def close(self) -> None:
         """End the server."""
-        self._remote.close()
+        super().close()
         self._server.close()
 
 

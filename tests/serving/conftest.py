@@ -63,7 +63,7 @@ class Running:
 
     def runner(self, model: str, **options: Any) -> RemoteRunner:
         """A model of the server as a Runner."""
-        return RemoteRunner.open(f"{self.url}/v2/models/{model}", **options)
+        return RemoteRunner(f"{self.url}/v2/models/{model}", **options)
 
     def metrics(self) -> str:
         """The text of /metrics."""

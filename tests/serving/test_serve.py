@@ -355,9 +355,9 @@ def test_compare_takes_an_endpoint(
 
 
 def test_a_server_with_several_models_must_be_told_which(server: Running) -> None:
-    assert isinstance(RemoteRunner.open(server.url), RemoteRunner)  # one model in two versions
+    assert isinstance(RemoteRunner(server.url), RemoteRunner)  # one model in two versions
     with pytest.raises(UsageError, match="not a URL"):
-        RemoteRunner.open("ftp://127.0.0.1")
+        RemoteRunner("ftp://127.0.0.1")
 
 
 def test_names_and_versions_of_targets(digits_onnx: Path, tmp_path: Path) -> None:
@@ -389,10 +389,10 @@ def test_tls(digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert server.url.startswith("https://")
     url = server.url.replace("127.0.0.1", "localhost")
     with pytest.raises(InputError, match="CERTIFICATE_VERIFY_FAILED"):
-        RemoteRunner.open(url)
+        RemoteRunner(url)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     expected = OnnxRunner.open(digits_onnx).run(images(1))["logits"]
-    assert np.array_equal(RemoteRunner.open(url).run(images(1))["logits"], expected)
+    assert np.array_equal(RemoteRunner(url).run(images(1))["logits"], expected)
     assert server.stop() == 0
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.packaging.kind import PackageKind, Subject, constants, filled, write_smoke_test
-from onnxtool.packaging.kinds.fastapi import checks, slug, write_requirements
+from onnxtool.packaging.kinds.fastapi import checks, slug, write_conda, write_requirements
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.script_runner import ScriptRunner
@@ -58,13 +57,8 @@ class AzureMl(PackageKind):
             (folder / name).write_text(filled(f"azureml/{name}", places), encoding="utf-8")
         write_requirements(folder, subject, _PACKAGES)
         pinned = (folder / "requirements.txt").read_text(encoding="utf-8").split()
-        python = f"python={sys.version_info[0]}.{sys.version_info[1]}"
-        conda = {
-            "name": slug(subject.name),
-            "channels": ["conda-forge"],
-            "dependencies": [python, "pip", {"pip": [*pinned, _SERVER]}],
-        }
-        (folder / "conda.yaml").write_text(json.dumps(conda, indent=2) + "\n", encoding="utf-8")
+        python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        write_conda(folder, slug(subject.name), python, [*pinned, _SERVER])
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """The scoring script's `init` and `run`, as Azure calls them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,9 @@ class FastApi(PackageKind):
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """Uvicorn on a free port."""
-        return start_application(folder, fresh=subject is not None and subject.fresh)
+        command, port, words = application_command(folder, fresh=subject is not None and subject.fresh)
+        runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
+        return runner, Started(f"uvicorn in {words}")
 
     def note(self, subject: Subject) -> str:
         """What was measured."""
@@ -98,7 +101,7 @@ def write_application(folder: Path, subject: Subject) -> None:
     """
     tensor_metadata((*subject.inputs, *subject.outputs))
     shown = repr(subject.name).replace("'", '"')
-    threads = _setting("THREADS", subject.figures.threads)
+    threads = f'int(os.environ.get("THREADS", "{subject.figures.threads}"))  # of one run, measured'
     pictures = takes_image(subject.inputs)
     layout = f"{picture_layout(subject.inputs[0])!r}  # axis of the channels, and what Pillow calls them  # [image]"
     values = {"NAME": shown, "THREADS": threads, "PICTURE": layout, **checks(subject)}
@@ -141,21 +144,17 @@ def kept_blocks(text: str, wanted: Mapping[str, bool]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_conda(folder: Path, name: str, python: str, pinned: Sequence[str]) -> None:
+    """conda.yaml, as MLflow and Azure read it; JSON is YAML too, so that names need no other quoting."""
+    dependencies = [f"python={python}", "pip", {"pip": list(pinned)}]
+    conda = {"name": name, "channels": ["conda-forge"], "dependencies": dependencies}
+    (folder / "conda.yaml").write_text(json.dumps(conda, indent=2) + "\n", encoding="utf-8")
+
+
 def write_requirements(folder: Path, subject: Subject, packages: tuple[str, ...]) -> None:
     """Pinned to the versions that the proof ran with."""
     lines = [f"{p}=={subject.versions[p]}" for p in packages if p in subject.versions]
     (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _setting(name: str, value: int) -> str:
-    return f'int(os.environ.get("{name}", "{value}"))  # of one run, measured'
-
-
-def start_application(folder: Path, fresh: bool) -> tuple[Runner, Started]:
-    """Uvicorn on the app.py of a folder, as `application_command` has it."""
-    command, port, words = application_command(folder, fresh)
-    runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
-    return runner, Started(f"uvicorn in {words}")
 
 
 def application_command(folder: Path, fresh: bool) -> tuple[list[str], int, str]:

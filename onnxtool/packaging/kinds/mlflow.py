@@ -12,6 +12,7 @@ from onnxtool.model import io
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.packaging.kind import MODEL, PackageKind, Subject, write_smoke_test
+from onnxtool.packaging.kinds.fastapi import write_conda
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
@@ -64,12 +65,8 @@ class MlFlow(PackageKind):
                 "params": None,
             }
         environment = {"python": python, "build_dependencies": ["pip"], "dependencies": ["-r requirements.txt"]}
-        conda = {
-            "name": "mlflow-env",
-            "channels": ["conda-forge"],
-            "dependencies": [f"python={python}", "pip", {"pip": requirements}],
-        }
-        for name, content in (("MLmodel", document), ("python_env.yaml", environment), ("conda.yaml", conda)):
+        write_conda(folder, "mlflow-env", python, requirements)
+        for name, content in (("MLmodel", document), ("python_env.yaml", environment)):
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         (folder / "requirements.txt").write_text("\n".join(requirements) + "\n", encoding="utf-8")
         write_smoke_test(folder, "mlflow/smoke_test.py")

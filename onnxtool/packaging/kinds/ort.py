@@ -13,6 +13,7 @@ from onnxtool.model.header import element_type
 from onnxtool.model.proto_nodes import inner_graphs
 from onnxtool.model.spec import dtype_name
 from onnxtool.packaging.kind import PackageKind, Subject, write_smoke_test
+from onnxtool.packaging.kinds.fastapi import write_requirements
 from onnxtool.packaging.kinds.snippets import snippets
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -64,8 +65,7 @@ class Ort(PackageKind):
         place.mkdir()
         for name, code in snippets(subject).items():
             (place / name).write_text(code, encoding="utf-8")
-        pinned = [f"{p}=={subject.versions[p]}" for p in ("numpy", "onnxruntime")]
-        (folder / "requirements.txt").write_text("\n".join(pinned) + "\n", encoding="utf-8")
+        write_requirements(folder, subject, ("numpy", "onnxruntime"))
         write_smoke_test(folder, "ort/smoke_test.py")
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:

@@ -15,7 +15,6 @@ from urllib.parse import SplitResult, urlsplit
 import numpy as np
 
 from onnxtool.errors import InputError, ResourceError, UsageError
-from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.protocol_v2.tensors import (
     HEADER_LENGTH,
     decode_response,
@@ -103,18 +102,7 @@ class V2Client:
 class RemoteRunner:
     """A model behind a V2 endpoint."""
 
-    def __init__(self, client: V2Client, path: str, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]):
-        self.inputs, self.outputs = inputs, outputs
-        self._client, self._path = client, path
-
-    @property
-    def endpoint(self) -> str:
-        """The URL of the model itself."""
-        parts = urlsplit(self._client.url)
-        return f"{parts.scheme}://{parts.netloc}{self._path}"
-
-    @classmethod
-    def open(cls, url: str, *, token: str | None = None, seconds: float = _SECONDS) -> RemoteRunner:
+    def __init__(self, url: str, *, token: str | None = None, seconds: float = _SECONDS) -> None:
         """Ask an endpoint for its model.
 
         Args:
@@ -127,12 +115,19 @@ class RemoteRunner:
             InputError: no answer, or none of a V2 endpoint.
             UsageError: not a URL, or several models to choose from.
         """
-        client = V2Client(url, token=token, seconds=seconds)
+        self._client = client = V2Client(url, token=token, seconds=seconds)
         path = client.path.removesuffix("/infer")
         if "/v2/models/" not in path:
             path = f"{path.removesuffix('/v2')}/v2/models/{_only_model(client, url)}"
         found = client.get(path)
-        return cls(client, path, read_metadata(found.get("inputs")), read_metadata(found.get("outputs")))
+        self._path = path
+        self.inputs, self.outputs = read_metadata(found.get("inputs")), read_metadata(found.get("outputs"))
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the model itself."""
+        parts = urlsplit(self._client.url)
+        return f"{parts.scheme}://{parts.netloc}{self._path}"
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One request with binary tensors.
