@@ -49,6 +49,12 @@ def integer_values(
         if fits:
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in fits}
             yield f"indices of {number}", TrialKind.VALUES, {**feeds, **made}
+    # A model may take what lies outside of its table: OneHot gives no mark for it, and indices count from the end.
+    for spec in limited:
+        rows = int(facts.domains[spec.name].high)
+        for label, low in (("beyond the table", rows), ("below zero", -rows)) if rows > 1 else ():
+            drawn = generator.integers(low, low + min(rows, 5), np.shape(feeds[spec.name])).astype(spec.dtype)
+            yield f"{spec.name}: indices {label}", TrialKind.VALUES, {**feeds, spec.name: drawn}
 
 
 def in_order(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:

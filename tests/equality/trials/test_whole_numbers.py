@@ -129,3 +129,9 @@ def test_every_number_of_the_graph_stands_somewhere_whole_and_among_others() -> 
     assert max(shares) == 1 and 0.1 < min(shares) < 0.5
     limited = GraphHints(integers=[5], domains={"ids": Domain(0, 30)})
     assert [*named_numbers([spec()], FEEDS, limited, np.random.default_rng(0))] == []
+
+
+def test_indices_beyond_a_table_and_below_zero() -> None:
+    made = values(GraphHints(domains={"ids": Domain(0, 40)}))
+    assert set(made["ids: indices beyond the table"].flat) == {40, 41, 42, 43, 44}
+    assert set(made["ids: indices below zero"].flat) == {-40, -39, -38, -37, -36}
