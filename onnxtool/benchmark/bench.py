@@ -32,7 +32,7 @@ from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names, requested_providers
 from onnxtool.runtime.timing.load_cost import load_cost
 from onnxtool.runtime.timing.profile import measure_peaks, profile
-from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio
+from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, median_interval
 
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
 MARGIN = 0.02
@@ -200,7 +200,7 @@ def _latency(
     file: ModelFile, batch: int, setting: Setting, blocks: Sequence[Timing], baseline: Sequence[Timing] | None
 ) -> Latency:
     timing = Timing(tuple(s for block in blocks for s in block.samples))
-    low, high = median_interval(timing)
+    low, high = median_interval(timing.samples)
     relation = None if baseline is None else block_ratio(blocks, baseline)
     return Latency(
         model=str(file),
@@ -230,14 +230,6 @@ def judge(relation: Ratio, margin: float = MARGIN) -> str:
     if relation.verdict != "same":
         return relation.verdict if abs(relation.value - 1) > margin else "same"
     return "unclear" if relation.high > _UNCLEAR or relation.low < 1 / _UNCLEAR else "same"
-
-
-def median_interval(timing: Timing) -> tuple[float, float]:
-    """Percentile-bootstrap interval of the median latency with a confidence of 95 %, in seconds."""
-    samples = np.asarray(timing.samples)
-    picks = np.random.default_rng(0).integers(0, len(samples), size=(1000, len(samples)))
-    low, high = np.percentile(np.median(samples[picks], axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def bench_feeds(

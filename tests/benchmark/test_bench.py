@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxtool.benchmark.bench import bench, judge, median_interval
+from onnxtool.benchmark.bench import bench, judge
 from onnxtool.errors import InputError, UsageError
-from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio
+from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, median_interval
 
 
 @pytest.fixture
@@ -117,6 +117,6 @@ def test_a_difference_too_small_to_matter_is_the_same() -> None:
 
 
 def test_interval_of_the_median_holds_it() -> None:
-    low, high = median_interval(Timing(tuple(float(v) for v in range(101))))
+    low, high = median_interval([float(v) for v in range(101)])
     assert low <= 50 <= high
     assert high - low < 60

@@ -13,13 +13,13 @@ from onnxtool.errors import InputError
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.report.bundle.convert import Perplexity
+from onnxtool.runtime.timing.student import student_quantile
 
 _BUNDLED, _KINDS = "prose.txt", "kinds.txt"
 _LEAST_PARAGRAPHS = 8
 _WINDOW = 256  # tokens that are predicted from one another
 MOST_TOKENS = 8192
 _MAX_BYTES = 1 << 24
-_TWO_SIDED = 1.96  # 95 % of a normal distribution
 
 
 def load_text(path: Path | None) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def perplexity(
             task.advance()
     every = np.concatenate(losses)
     mean = float(every.mean())
-    spread = _TWO_SIDED * _standard_error(every)
+    spread = _half_width(every)
     return Perplexity(name, every.size, _exp(mean), _exp(mean - spread), _exp(mean + spread)), every
 
 
@@ -103,7 +103,7 @@ def ratio(losses: np.ndarray, reference: np.ndarray) -> tuple[float, float, floa
     narrower than those of the two figures.
     """
     difference = losses - reference
-    mean, spread = float(difference.mean()), _TWO_SIDED * _standard_error(difference)
+    mean, spread = float(difference.mean()), _half_width(difference)
     return _exp(mean), _exp(mean - spread), _exp(mean + spread)
 
 
@@ -129,11 +129,13 @@ def _losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return np.asarray(total - values[np.arange(len(targets)), targets])
 
 
-def _standard_error(values: np.ndarray) -> float:
-    """Of the mean, from the means of windows: neighbouring tokens are not independent."""
+def _half_width(values: np.ndarray) -> float:
+    """Of the mean's 95 % interval, from the means of windows: neighbouring tokens are not independent."""
     groups = np.array_split(values, max(2, min(64, values.size // 32)))
     means = np.asarray([g.mean() for g in groups if g.size])
-    return float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else 0.0
+    if len(means) < 2:
+        return 0.0
+    return student_quantile(0.975, len(means) - 1) * float(means.std(ddof=1)) / math.sqrt(len(means))
 
 
 def _exp(value: float) -> float:

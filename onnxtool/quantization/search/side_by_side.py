@@ -16,7 +16,7 @@ from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing.latency import session_run
-from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure
+from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio
 
 ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
@@ -33,21 +33,6 @@ _ENOUGH_BLOCKS = {2: 1.03, 4: 1.0}  # after so many blocks, what was this much s
 _BLOCK_SECONDS = 0.1
 _FLOAT = -1  # in place of a candidate's number
 _BLOCK_SETTLED = 0.02
-_NORMAL = 1.96  # two-sided 95 %
-
-
-def paired_ratio(candidate: Timing, baseline: Timing) -> Ratio:
-    """Median of the ratios of rounds that were measured side by side, and an interval for it that assumes nothing.
-
-    The interval lies between two of the ordered ratios, by the binomial distribution (95 %; of five rounds 94 %). It
-    takes no time beside the rounds themselves, which the bootstrap of `ratio` does.
-
-    Source: Conover 1999, "Practical nonparametric statistics", section 3.2 (confidence interval for a quantile).
-    """
-    ratios = np.sort(np.divide(candidate.samples, baseline.samples))
-    count = len(ratios)
-    first = max(int((count - _NORMAL * math.sqrt(count)) / 2), 0)
-    return Ratio(float(np.median(ratios)), float(ratios[first]), float(ratios[count - 1 - first]))
 
 
 def beside_fastest(
@@ -78,12 +63,12 @@ def beside_fastest(
         _LEAST_ROUNDS,
         lambda found: found[0].low > TOO_CLOSE or _settled(found[0], _SETTLED),
     )
-    found = paired_ratio(timings[1], timings[0])
+    found = ratio(timings[1], timings[0])
     slower = found.low > 1
     if known is None:
         return _against_float(found, timings[0], timings[1], threads), slower
     value = known.value
-    ratio = LatencyRatio(
+    against_float = LatencyRatio(
         found.value * value,
         found.low * value,
         found.high * value,
@@ -91,7 +76,7 @@ def beside_fastest(
         found.value * value * known.before,
         threads,
     )
-    return ratio, slower
+    return against_float, slower
 
 
 def time_leaders(
@@ -127,7 +112,7 @@ def time_leaders(
             lambda found: _ranked(found, _FINAL_SETTLED),
             maximum=math.ceil(patience * _MOST_ROUNDS),
         )
-        return [_against_float(paired_ratio(t, timings[0]), timings[0], t, threads) for t in timings[1:]]
+        return [_against_float(ratio(t, timings[0]), timings[0], t, threads) for t in timings[1:]]
     blocks = _in_blocks(opened, count, sample, threads, min(patience * _BLOCK_SECONDS, left / _BLOCKS))
     results = []
     for index in range(count):
@@ -200,7 +185,7 @@ def _alternate(
         maximum=maximum,
         warmup=1,
         clock=clock_for(threads),
-        enough=lambda timings: enough([paired_ratio(t, timings[0]) for t in timings[1:]]),
+        enough=lambda timings: enough([ratio(t, timings[0]) for t in timings[1:]]),
     )
 
 

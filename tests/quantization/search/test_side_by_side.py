@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from onnxtool.quantization.search import side_by_side as module
-from onnxtool.quantization.search.side_by_side import SHORT, TINY, beside_fastest, paired_ratio, time_leaders
+from onnxtool.quantization.search.side_by_side import SHORT, TINY, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.timing import latency
-from onnxtool.runtime.timing.timing import Ratio, Timing
+from onnxtool.runtime.timing.timing import Ratio, Timing, ratio
 
 
 def timing(*samples: float) -> Timing:
@@ -25,7 +25,7 @@ def timing(*samples: float) -> Timing:
 def test_the_interval_of_paired_ratios_lies_between_two_of_them(count: int, low: float, high: float) -> None:
     ratios = [float(i + 1) for i in range(count)]
     candidate, baseline = timing(*(2 * r for r in reversed(ratios))), timing(*[2.0] * count)
-    assert paired_ratio(candidate, baseline) == Ratio((count + 1) / 2, low, high)
+    assert ratio(candidate, baseline) == Ratio((count + 1) / 2, low, high)
 
 
 def test_short_is_below_three_milliseconds() -> None:
@@ -33,7 +33,7 @@ def test_short_is_below_three_milliseconds() -> None:
 
 
 def test_a_slow_moment_of_the_machine_is_in_both_and_does_not_count() -> None:
-    assert paired_ratio(timing(1, 10, 1, 1, 20), timing(2, 20, 2, 2, 40)) == Ratio(0.5, 0.5, 0.5)
+    assert ratio(timing(1, 10, 1, 1, 20), timing(2, 20, 2, 2, 40)) == Ratio(0.5, 0.5, 0.5)
 
 
 class Clockwork:
