@@ -22,7 +22,7 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.counterexample import run_as_reference
+from onnxtool.equality.search.counterexample import FAILS, run_as_reference
 from onnxtool.equality.search.difference import BothModels
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.equality.usual_inputs import Source, domains_of, make_feeds
@@ -171,6 +171,10 @@ def _beyond(
     if failure is not None:
         return done, [*feeds, failure.feeds]
     lines = done.coverage.notes if done.coverage is not None else ()
+    fails = next((label.removesuffix(FAILS) for label in proof.findings.said if label.endswith(FAILS)), "")
+    if fails and done.certificate is not None and done.certificate.ok:
+        reason = f"the same real function where both run, but B fails with {fails}"
+        done = replace(done, certificate=replace(done.certificate, verdict="not tested", reason=reason))
     return replace(done, warnings=(*done.warnings, *lines)), feeds
 
 

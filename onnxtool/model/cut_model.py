@@ -57,6 +57,7 @@ def cut_model(
         [helper.make_empty_tensor_value_info(name) for name in results],
         weights if weight is None else [weight(t) for t in weights],
     )
+    graph.sparse_initializer.extend(s for s in source.graph.sparse_initializer if s.values.name in read)
     part = helper.make_model(graph, opset_imports=source.opset_import, ir_version=source.ir_version)
     part.functions.extend(source.functions)
     part.producer_name = "onnxtool"

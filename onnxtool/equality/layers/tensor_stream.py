@@ -17,6 +17,7 @@ from onnxtool.equality.layers.fingerprint import Sketch
 from onnxtool.equality.layers.graph import LayerGraph
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
+from onnxtool.model.cut_model import cut_model
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, declared_bytes, external_ref
 from onnxtool.model.shapes import bind_inputs, infer, known_shapes, light_copy
@@ -149,25 +150,11 @@ class TensorStream:
 
     def _part(self, nodes: Sequence[int], live: Mapping[str, Any]) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         """A model of some nodes alone that gives all they make, and its large weights, which are not copied into it."""
-        part = onnx.ModelProto(ir_version=self.proto.ir_version)
-        part.opset_import.extend(self.proto.opset_import)
-        part.functions.extend(self.proto.functions)
-        graph, large = part.graph, dict[str, np.ndarray]()
-        graph.name = "part"
+        large = dict[str, np.ndarray]()
         made = [n for i in nodes for n in self._nodes[i].output if n]
-        for name in sorted({n for i in nodes for n in self._reads[i]}.difference(made)):
-            weight = self._weights.get(name)
-            if weight is None:
-                graph.input.append(_described(name, live[name]))
-            elif isinstance(weight, onnx.TensorProto):
-                graph.initializer.append(self._initializer(weight, large))
-            elif isinstance(weight, onnx.SparseTensorProto):
-                graph.sparse_initializer.append(weight)
-            else:
-                graph.node.append(weight)
-        graph.node.extend(self._nodes[i] for i in nodes)
-        graph.output.extend(onnx.ValueInfoProto(name=n) for n in made)
-        return part, large
+        read = sorted({n for i in nodes for n in self._reads[i]}.difference(made, self._weights))
+        fed = {n: _array(n, live[n]) for n in read}
+        return cut_model(self.proto, made, fed, made, weight=lambda w: self._initializer(w, large)), large
 
     def _initializer(self, weight: onnx.TensorProto, large: dict[str, np.ndarray]) -> onnx.TensorProto:
         """The weight as it goes into a part; the values of a large one go into `large`."""
@@ -240,12 +227,11 @@ def _placeholder(weight: onnx.TensorProto) -> onnx.TensorProto:
     return made
 
 
-def _described(name: str, value: Any) -> onnx.ValueInfoProto:
-    """A graph input that takes this value; raises TypeError when it is not a tensor."""
+def _array(name: str, value: Any) -> np.ndarray:
+    """A value that can be fed again; raises TypeError when it is not a tensor."""
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{name} is not a tensor")
-    kind = onnx.TensorProto.STRING if value.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-    return onnx.helper.make_tensor_value_info(name, kind, value.shape)
+    return value.astype(object) if value.dtype.kind in "US" else value
 
 
 def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:

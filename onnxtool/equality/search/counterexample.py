@@ -27,6 +27,7 @@ from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 
+FAILS = " (there it fails)"  # how what is said of an input ends that the candidate does not take
 _LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
 # The comparison on one trial; of what counts only, where that is given (KeptPositions).
 Judge = Callable[[Trial, Kept | None], CompareReport]
@@ -117,7 +118,7 @@ def judge_trials(
             raise
         except OnnxToolError as error:
             if trial.kind.may_fail:
-                into.said.append(f"{trial.label} (there it fails)")
+                into.said.append(f"{trial.label}{FAILS}")
                 continue
             into.failure, into.report, into.error = trial, None, str(error)
             return
