@@ -142,6 +142,7 @@ def judged(case: Case, path: Path) -> str:
     except Exception:
         return "refused"
     names = [i.name for i in session.get_inputs()]
+    wide = {i.name for i in session.get_inputs() if i.type == "tensor(double)"}
     for feeds in case.inputs:
         try:
             expected = flat(case.run(case.source(), feeds))
@@ -149,6 +150,7 @@ def judged(case: Case, path: Path) -> str:
             continue
         try:
             given = {n: feeds.get(n, x) for n, x in zip(names, feeds.values(), strict=False)}
+            given = {n: x.astype(np.float64) if n in wide else x for n, x in given.items()}
             found = [np.asarray(a) for a in session.run(None, given)]
         except Exception:
             return "wrong"
