@@ -81,9 +81,15 @@ class PrivateCopy:
                 own.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, own)
         except OSError as error:
+            self.close()
             raise InputError(f"{path}: cannot be copied ({error}).") from error
         except OnnxToolError as error:
+            self.close()
             raise type(error)(str(error).replace(str(self.path), str(path))) from error
+
+    def close(self) -> None:
+        """Remove it."""
+        self._folder.cleanup()
 
 
 def run_command(*arguments: str, options: SessionOptions) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -271,15 +272,16 @@ class Repository:
 
     def _loaded(self, target: ServeTarget) -> tuple[Engine, PrivateCopy, Signature]:
         copy, signature = load_at_rest(target, lambda: PrivateCopy(target.path))
-        admit(target.path, copy.path, self._options.session)
-        model = self._model(target, copy.path)
-        try:
+        with ExitStack() as undone:  # where it fails
+            undone.callback(copy.close)
+            admit(target.path, copy.path, self._options.session)
+            model = self._model(target, copy.path)
+            undone.callback(model.close)
             verify_protocol(target.path, model)
             warm_up(model)
-            return self._engine(target, model, copy.path), copy, signature
-        except OnnxToolError:
-            model.close()
-            raise
+            engine = self._engine(target, model, copy.path)
+            undone.pop_all()
+            return engine, copy, signature
 
     def _model(self, target: ServeTarget, path: Path) -> ServingRunner:
         if self._options.in_process or not HAS_WORKERS:

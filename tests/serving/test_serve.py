@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import io
 import json
 import math
 import threading
@@ -19,9 +20,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH, encode_request
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.serving.logs import Log
+from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.repository import Repository
 from onnxtool.serving.targets import parse_targets
 from onnxtool.serving.tokens import Token, read_tokens
 from tests.serving.conftest import Running
@@ -325,6 +330,26 @@ def test_a_model_that_does_not_pass_check_is_not_served(
     done = onnxtool("serve", tmp_path / "bad.onnx", "--port", "0")
     assert done.returncode == 3
     assert "bad.onnx: this is not an ONNX file" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("fails", ["PrivateCopy", "admit", "verify_protocol", "choose_batch"])
+def test_a_model_that_is_refused_leaves_no_copy(
+    digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise InputError("refused")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model = digits_onnx
+    if fails == "PrivateCopy":
+        model = tmp_path / "bad.onnx"
+        model.write_bytes(b"\x08\x01junk")
+    else:
+        monkeypatch.setattr(f"onnxtool.serving.repository.{fails}", refuse)
+    repository = Repository(ServeOptions(batching="auto"), Metrics(), Log(io.StringIO()))
+    with pytest.raises(InputError) as caught:
+        repository.load(parse_targets([str(model)]))
+    assert not list(tmp_path.glob("onnxtool-serve-*")), caught.value
 
 
 def test_the_report_tells_what_was_served(digits_onnx: Path, tmp_path: Path) -> None:
