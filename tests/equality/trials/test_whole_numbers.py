@@ -110,11 +110,13 @@ def test_the_nearest_number_that_a_type_holds() -> None:
 def test_integers_stand_in_order_and_those_of_the_graph_in_a_row_either_way() -> None:
     facts = GraphHints(integers=[7, 700, 8], domains={"ids": Domain(0, 30)})
     found = [(label, made["ids"]) for label, _, made in in_order([spec()], FEEDS, facts)]
-    assert [label for label, _ in found] == ["integers in ascending order", *["the integers of the graph in a row"] * 2]
+    labels = ["integers in ascending order", "the integers of the graph in a row"]
+    assert [label for label, _ in found] == [f"{label}{way}" for label in labels for way in ("", ", turned round")]
     assert (found[0][1][:, :8] == np.arange(8)).all()
-    for (_, made), row in zip(found[1:], ([7, 8], [8, 7]), strict=True):
-        assert (made[..., :2] == row).all() and (made[..., 2:] == FEEDS["ids"][..., 2:]).all()
-    assert len([*in_order([spec()], FEEDS, GraphHints(integers=[7]))]) == 1
+    assert (found[2][1][..., :2] == [7, 8]).all() and (found[2][1][..., 2:] == FEEDS["ids"][..., 2:]).all()
+    for (_, made), (_, turned) in zip(found[::2], found[1::2], strict=True):
+        assert (turned == made[..., ::-1]).all()
+    assert len([*in_order([spec()], FEEDS, GraphHints(integers=[7]))]) == 2
     length = {"length": np.array([3])}
     assert [*in_order([spec(name="length", shape=("b",))], length, GraphHints(structural={"length"}))] == []
 
