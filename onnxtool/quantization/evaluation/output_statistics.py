@@ -153,7 +153,8 @@ class OutputStatistics:
         if self.counted:
             return TARGETS_DB
         if self.kind is OutputKind.LINEAR:
-            return TARGETS_DB if self.units else ALIKE_DB
+            several = max(self.columns.sums, default=1) > 1  # one alone is like no other
+            return ALIKE_DB if several and not self.units else TARGETS_DB
         return ALIKE_DB if self.alike and self.kind is not OutputKind.SCORES else VALUES_DB
 
     @property

@@ -206,6 +206,17 @@ def test_one_quiet_column_of_pooled_vectors_does_not_outweigh_their_neighbours(n
     assert Criterion().judge(judged(right, wrong, "ReduceMean")).kept is allowed
 
 
+@pytest.mark.parametrize(
+    ("columns", "decades", "db", "kept"),
+    [(1, 0, 19, False), (1, 0, 21, True), (12, 0, 18, True), (12, 0, 16, False), (12, 3, 19, False)],
+)
+def test_a_linear_result_that_is_like_no_other_needs_20_db(columns: int, decades: float, db: float, kept: bool) -> None:
+    right = units(columns, decades)
+    signs = np.random.default_rng(4).choice([-1.0, 1.0], size=right.shape)
+    found = judged(right, right + 10 ** (-db / 20) * right.std(0) * signs * (np.arange(columns) == 0))
+    assert (found.margin_db >= 0) is kept
+
+
 @pytest.mark.parametrize(("rows", "alike"), [(31, True), (32, False)])
 def test_few_rows_tell_less_of_how_columns_vary(rows: int, alike: bool) -> None:
     right = np.tile([-1.0, 1.0], 16)[:rows, None] * np.logspace(0, 1.2, 20)
