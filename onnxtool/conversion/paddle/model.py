@@ -72,6 +72,7 @@ class PaddleModel(SourceModel):
         self.framework = f"paddlepaddle {version('paddlepaddle')}"
         self.notes = [] if files.weights else ["there is no .pdiparams beside it: a program without weights"]
         self._names = [name for name, _, _ in inputs]
+        self._looks_up = not {"embedding", "lookup_table_v2"}.isdisjoint(self.operators)
         self._is_windowed = any(map(_WINDOW.match, self.operators)) and not any(map(_PICKS.search, self.operators))
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -81,6 +82,8 @@ class PaddleModel(SourceModel):
             InputError: the program refuses these inputs, or crashes on them.
         """
         arrays = [np.ascontiguousarray(feeds[s.name]) for s in self.inputs]
+        if self._looks_up and any(a.dtype.kind == "i" and (a < 0).any() for a in arrays):
+            raise InputError(f"{self._subject}: negative indices, of which its embedding takes -1 for none.")
         found = self._ask("run", arrays, "the PaddlePaddle program fails to run")
         if self._is_windowed and any(a.size == 0 for a in found) and all(a.size for a in arrays):
             raise InputError(f"{self._subject}: these sizes are smaller than a window of the program.")

@@ -202,6 +202,15 @@ def test_a_crash_is_one_line_and_the_next_run_has_a_process(programs: Path) -> N
 
 
 @needs_paddle
+@pytest.mark.usefixtures("normal_effort")
+def test_an_embedding_is_compared_on_indices_that_it_has(programs: Path) -> None:
+    # Every other negative index is an error in Paddle; of -1 it makes zeros, and the file takes the last row.
+    assert onnxtool.convert(programs / "tokens.json").ok
+    with pytest.raises(InputError, match="negative indices"):
+        open_source(programs / "tokens.json").run({**TOKENS, "ids": np.full((2, 5), -1)})
+
+
+@needs_paddle
 def test_the_dtype_of_an_input_stays(programs: Path) -> None:
     with pytest.raises(UsageError, match="float32 for good"):
         onnxtool.convert(programs / "images.json", input_dtypes={"image": "float64"})
