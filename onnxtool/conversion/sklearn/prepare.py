@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.schema import first_step, last_step
 from onnxtool.errors import UnsupportedError
 
 # Usual patterns of words -> the same without what the runtime's kind of pattern (RE2) reads otherwise. skl2onnx 1.20
@@ -97,6 +98,12 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
             raise UnsupportedError(
                 f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
                 "(OneHotEncoder), and fit it on numbers."
+            )
+        if name == "ColumnTransformer" and step is not first_step(estimator) and hasattr(step, "feature_names_in_"):
+            outer = type(last_step(estimator)).__name__
+            raise UnsupportedError(
+                f"{outer}: a ColumnTransformer inside it picks columns by their names, which the exporter does not see "
+                f"there. Put it in front: a pipeline of the ColumnTransformer and the {outer}."
             )
         if getattr(step, "multi_strategy", None) == "multi_output_tree":
             raise UnsupportedError(

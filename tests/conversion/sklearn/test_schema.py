@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -30,6 +31,7 @@ from sklearn.preprocessing import (
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.sklearn.schema import schema_of
 from onnxtool.conversion.source import Source
+from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 
 
@@ -176,3 +178,11 @@ def test_a_scaler_tells_where_the_data_lay(scaler: Any) -> None:
     model = scaler.fit(rows)
     domain = schema_of(Source(None, model), model, np.dtype("float64")).domains["X"]
     assert 950 < domain.low < 1000 < domain.high < 1050
+
+
+def test_columns_picked_by_name_inside_another_estimator_are_refused_in_words(
+    people: pd.DataFrame, target: np.ndarray, tmp_path: Path
+) -> None:
+    inner = make_pipeline(ColumnTransformer([("n", StandardScaler(), ["age", "income"])]), LogisticRegression())
+    with pytest.raises(UnsupportedError, match="Put it in front"):
+        convert(CalibratedClassifierCV(inner, cv=2).fit(people, target), tmp_path / "out.onnx")
