@@ -182,7 +182,8 @@ def test_a_file_saved_on_another_backend_converts(
     env = {**os.environ, "KERAS_BACKEND": backend}
     subprocess.run([sys.executable, "-W", "ignore", "-c", save], check=True, cwd=tmp_path, env=env, capture_output=True)
     output = tmp_path / "out.onnx"
-    result = onnxtool("convert", tmp_path / "model.keras", "-o", output, env={"KERAS_BACKEND": backend})
+    words = ("--effort", "quick")
+    result = onnxtool("convert", tmp_path / "model.keras", "-o", output, *words, env={"KERAS_BACKEND": backend})
     assert result.returncode == 0, result.stderr
     with np.load(tmp_path / "seen.npz") as seen:
         assert seen["backend"] == backend
