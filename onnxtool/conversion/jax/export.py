@@ -13,8 +13,9 @@ import jax2onnx
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from onnxtool.conversion.jax.model import JaxModel
+from onnxtool.conversion.jax.patches import PATCHES
 from onnxtool.conversion.opset import export_at
-from onnxtool.conversion.patches import replaced
+from onnxtool.conversion.patches import applied, replaced
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import UnsupportedError, first_line
 from onnxtool.options.convert import ConvertOptions
@@ -38,7 +39,7 @@ def export(model: JaxModel, options: ConvertOptions) -> ir.Model:
 def _convert(model: JaxModel, opset: int, verbose: int) -> ir.Model:
     inputs = [jax.ShapeDtypeStruct(s.shape or (), s.dtype) for s in model.inputs]
     try:
-        with quiet(verbose), _plain_trace():
+        with quiet(verbose), _plain_trace(), applied(PATCHES):
             return jax2onnx.to_onnx(  # type: ignore[no-any-return]
                 partial(_needed, model.call),
                 inputs,

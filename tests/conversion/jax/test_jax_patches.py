@@ -1,0 +1,39 @@
+"""Every correction of jax2onnx is needed by the version that is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnxtool
+from onnxtool.conversion.jax.patches import PATCHES
+from onnxtool.conversion.patches import Patch
+from onnxtool.runtime.runner import OnnxRunner
+from tests.conversion.patched import hold_needed, patches_of
+
+jax = pytest.importorskip("jax", reason="the extra jax is not installed")
+pytest.importorskip("jax2onnx", reason="the extra jax is not installed")
+
+ROWS = np.float32([[3e-7, -2e-6, 1e-5, 1e-30], [-0.9, 0.5, 20, 5e9], [0, np.inf, -1, np.nan]])
+CASES = dict(zip(PATCHES, (jax.numpy.expm1, jax.numpy.log1p), strict=True))
+
+
+def test_every_correction_has_a_case() -> None:
+    assert set(CASES) == set(patches_of("onnxtool.conversion.jax"))
+
+
+@pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
+def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = CASES[patch]
+    with np.errstate(all="ignore"):
+        expected = getattr(np, function.__name__)(ROWS.astype(np.float64)).astype(np.float32)
+
+    def is_right() -> bool:
+        output = tmp_path / "out.onnx"
+        onnxtool.convert(function, output, input_shapes={"x": ("batch", 4)}, verify_result=False, effort="quick")
+        (found,) = OnnxRunner.open(output).run({"x": ROWS}).values()
+        return bool(np.allclose(found, expected, rtol=1e-6, atol=0, equal_nan=True))
+
+    hold_needed(patch, is_right, monkeypatch)
