@@ -46,7 +46,7 @@ def compared_in_float32(threshold: float, mode: str) -> float:
 
 def _as_double(number: np.float32) -> float:
     """What lies beyond float32 is rounded as if its numbers went on."""
-    return float(number) if np.isfinite(number) else float(np.copysign(2.0**128, number))
+    return float(number) if np.isfinite(number) else float(np.copysign(1.0, number)) * 2.0**128
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingRegressor, RandomForestClassifier
@@ -110,6 +110,8 @@ def test_votes_that_are_even_are_counted_as_in_the_source(kind: Any, classes: in
 
 @settings(deadline=None)
 @given(FLOATS, FLOATS, st.sampled_from(["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]))
+@example(float(np.finfo(np.float32).max), 0.0, "BRANCH_LEQ")
+@example(float(np.finfo(np.float32).min), 0.0, "BRANCH_GTE")
 def test_doubles_are_parted_where_their_float32_is(threshold: float, other: float, mode: str) -> None:
     number = compared_in_float32(threshold, mode)
     compare = {"BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GTE": np.greater_equal}
