@@ -11,6 +11,7 @@ import onnxscript
 import torch
 
 from onnxtool.conversion.patches import LibraryPatch, applied
+from onnxtool.conversion.small_numbers import AddNode, expm1, log1p
 
 op = onnxscript.opset18
 Translation = Callable[..., Any]
@@ -124,23 +125,20 @@ def _log_sigmoid(values: Any) -> Any:
 
 
 def _expm1(values: Any) -> Any:
-    """e^x - 1 = tanh(x / 2) (e^x + 1): the exporter's e^x - 1 has no correct digit left at 1e-7."""
-    half = op.Mul(values, _like(0.5, values))
-    return op.Mul(op.Tanh(half), op.Add(op.Exp(values), _like(1, values)))
+    return expm1(_adding_to(values), values)
 
 
 def _log1p(values: Any) -> Any:
-    """log(1 + x) with the part of x that 1 + x drops made good; the exporter's has no correct digit left at 1e-7.
+    return log1p(_adding_to(values), values)
 
-    Source: Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", theorem 4.
-    """
-    one = _like(1, values)
-    more = op.Add(one, values)
-    kept = op.Sub(more, one)  # what 1 + x has of x
-    usual = op.Log(more)
-    exact = op.Or(op.Equal(kept, _like(0, values)), op.IsInf(kept))
-    scaled = op.Mul(usual, op.Div(values, op.Where(exact, one, kept)))
-    return op.Where(op.Equal(kept, _like(0, values)), values, op.Where(op.IsInf(kept), usual, scaled))
+
+def _adding_to(values: Any) -> AddNode:
+    """A way to add nodes; numbers among their inputs have the type of `values`."""
+
+    def add(operator: str, *inputs: Any) -> Any:
+        return getattr(op, operator)(*(_like(i, values) if isinstance(i, float) else i for i in inputs))
+
+    return add
 
 
 def _size(values: Any, dim: int) -> Any:

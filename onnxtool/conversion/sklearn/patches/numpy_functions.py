@@ -11,6 +11,7 @@ from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 from onnxtool.conversion.sklearn.missing_zeros import missing_zeros
+from onnxtool.conversion.small_numbers import expm1
 from onnxtool.errors import UnsupportedError
 
 # Those that are one operator; all have a kernel for doubles.
@@ -30,7 +31,7 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
     """
     further: dict[Any, Callable[[], str]] = {
         np.square: lambda: write.add("Mul", value, value),
-        np.expm1: lambda: _expm1(write, value),
+        np.expm1: lambda: expm1(write.add, value),
         np.exp2: lambda: write.add("Pow", 2.0, value),
         np.log1p: lambda: _log1p(write, value),
         np.log2: lambda: _scaled_logarithm(write, value, np.log(2)),
@@ -46,12 +47,6 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         return further[function]() if function in further else None
     except TypeError:  # what cannot be looked up is none of NumPy's
         return None
-
-
-def _expm1(write: NodeWriter, value: str) -> str:
-    """tanh(x / 2) (e^x + 1) is e^x - 1, and keeps the digits of small numbers."""
-    half = write.add("Tanh", write.add("Mul", value, 0.5))
-    return write.add("Mul", half, write.add("Add", write.add("Exp", value), 1.0))
 
 
 def _log1p(write: NodeWriter, value: str) -> str:
