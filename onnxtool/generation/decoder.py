@@ -38,7 +38,10 @@ class Decoder:
         adapter: whose weights are added, or None.
         length: tokens in the cache.
         capacity: tokens that the cache has room for.
+        run_options: of the runtime, for the next runs.
     """
+
+    run_options: ort.RunOptions | None = None
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class Decoder:
             positions = np.broadcast_to(np.arange(self.length, total, dtype=np.int64), (batch, new))
             binding.bind_cpu_input("position_ids", np.ascontiguousarray(positions))
         binding.bind_output("logits", "cpu")  # in the place of the last one, whose memory is the caller's
-        self.session.run_with_iobinding(binding)
+        self.session.run_with_iobinding(binding, self.run_options)
         if self._shared:
             logits = binding.get_outputs()[0]
         else:

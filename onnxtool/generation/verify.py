@@ -15,12 +15,14 @@ from onnxtool.generation.proof import CHATS, PROMPTS, endless_text
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.lint.catalog import rule
+from onnxtool.options.shared import Effort
 from onnxtool.report.bundle.compare import BundleCompareReport, PromptComparison
 from onnxtool.report.check import CheckReport, Stage
 from onnxtool.report.verify import VerifyReport
 from onnxtool.runtime.session.session import SessionOptions
 
 _TOKENS = 64
+_QUICK_TEXT = 2000  # characters
 BUNDLE_RTOL = 1e-3  # of the logits, as a share of the largest
 
 
@@ -85,9 +87,15 @@ def with_generation(report: CheckReport, folder: Path) -> CheckReport:
 
 
 def compare_bundles(
-    a: str | Path, b: str | Path, *, eval_text: Path | None = None, rtol: float = BUNDLE_RTOL
+    a: str | Path,
+    b: str | Path,
+    *,
+    eval_text: Path | None = None,
+    rtol: float = BUNDLE_RTOL,
+    effort: Effort = "normal",
 ) -> BundleCompareReport:
-    """Let both follow the first one's greedy answers, and hold logits, tokens and perplexity beside one another.
+    """Let both follow the first one's greedy answers, and hold logits, tokens and perplexity beside one another; the
+    perplexity of effort "quick" is that of a short text.
 
     Raises:
         InputError: not bundles, or of other vocabularies.
@@ -99,6 +107,7 @@ def compare_bundles(
     left, right = Decoder(first), Decoder(second)
     prompts = tuple(follow(left, right, tokenizer.encode(p)) for p in PROMPTS)
     name, text = load_text(eval_text)
+    text = text[:_QUICK_TEXT] if effort == "quick" else text
     perplexities = [perplexity(d, tokenizer, name, text) for d in (left, right)]
     return BundleCompareReport(
         a=str(a),

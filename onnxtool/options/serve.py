@@ -75,6 +75,7 @@ class ServeOptions:
         concurrency: runs of one model at a time with `in_process`; None for what fits the cores.
         batching: "off" runs every request alone; "auto" joins requests that wait, for models whose rows are certified
             as independent and on which that was measured to gain.
+        max_delay: seconds that a request may wait for others that it is joined to.
         model_control: requests may load and unload models.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
             ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
@@ -105,6 +106,14 @@ class ServeOptions:
         "auto joins waiting requests of models whose rows are certified as independent, where that was measured to "
         "gain.",
         choices=Batching,
+        place=2,
+    )
+    max_delay: float = option(
+        0.0,
+        "With --batching auto, let a request wait so long for others to be joined to.",
+        low=0.0,
+        high=10.0,
+        metavar="SECONDS",
         place=2,
     )
     model_control: bool = option(

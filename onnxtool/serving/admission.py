@@ -15,18 +15,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
+from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model.io.read import external_files, read_proto
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref, resolve_inside
+from onnxtool.options.serve import Reload
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.serving.served_model import ServingRunner
 
 _COMMAND_SECONDS = 600
+_TRIES = 3
+_ADVICE = "What is meant to differ needs --reload interface."
 
 Signature = tuple[tuple[str, int, int], ...]
+
+
+class BundleTexts:
+    """What turns requests for texts into a bundle's tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read it; errors as of `Bundle.open` and `BundleTokenizer`."""
+        self.bundle, self.tokenizer = Bundle.open(folder), BundleTokenizer(folder)
 
 
 def file_signature(path: Path) -> Signature:
@@ -55,22 +70,35 @@ def _states(files: Iterable[Path]) -> Signature:
 
 
 class PrivateCopy:
-    """A copy of a model and its external data that nobody else writes: what is checked is what is served, again after
-    a new start of its process too.
+    """A copy of a model and its external data, or of a bundle's folder, that nobody else writes: what is checked is
+    what is served, again after a new start of its process too.
 
     Attributes:
         path: of the copied model.
+        signature: of the files that were copied.
     """
 
     def __init__(self, path: Path) -> None:
-        """Copy a model.
+        """Copy a model; once more when it changes meanwhile.
 
         Raises:
             InputError, UnsafeError, ResourceError: as of `read_proto`, or the files cannot be copied.
         """
+        for _ in range(_TRIES):
+            self.signature = file_signature(path)
+            self._copy(path)
+            if file_signature(path) == self.signature:
+                return
+            self.close()
+        raise InputError(f"{path}: keeps changing while it is loaded.")
+
+    def _copy(self, path: Path) -> None:
         self._folder = TemporaryDirectory(prefix="onnxtool-serve-")
         self.path = Path(self._folder.name) / path.name
         try:
+            if path.is_dir():
+                shutil.copytree(path, self.path, copy_function=shutil.copyfile)
+                return
             shutil.copyfile(path, self.path)
             # The copy is read, not the file, which may change at any time.
             tensors = all_tensors(read_proto(self.path, external=False, in_place=True), DEFAULT)
@@ -117,7 +145,7 @@ def run_command(*arguments: str, options: SessionOptions) -> tuple[subprocess.Co
 
 
 def admit(path: Path, copy: Path, options: SessionOptions) -> None:
-    """Hold a model against `onnxtool check`.
+    """Hold a model against `onnxtool check`, or let a bundle generate a token.
 
     Args:
         path: of the user's file, for messages.
@@ -127,9 +155,14 @@ def admit(path: Path, copy: Path, options: SessionOptions) -> None:
     Raises:
         InputError: it does not pass.
     """
-    done, report = run_command("check", str(copy), options=options)
+    if copy.is_dir():
+        done, report = run_command("run", str(copy), "--prompt=a", "--max-tokens=1", options=SessionOptions())
+        what = "does not generate"
+    else:
+        done, report = run_command("check", str(copy), options=options)
+        what = "does not pass onnxtool check"
     if done.returncode != 0:
-        raise InputError(f"{path}: does not pass onnxtool check: {failure(done, report).replace(str(copy), str(path))}")
+        raise InputError(f"{path}: {what}: {failure(done, report).replace(str(copy), str(path))}")
 
 
 def failure(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -> str:
@@ -179,6 +212,25 @@ def succeed(old: ServingRunner, new: ServingRunner, path: Path) -> None:
             raise InputError(f"{path}: has other {what} than the model that is served: {now} instead of {was}.")
 
 
+def succeed_bundle(old: BundleTexts, new: BundleTexts, path: Path, rule: Reload) -> None:
+    """Hold a new bundle's interface against that of the one that it is to replace.
+
+    Raises:
+        InputError: another vocabulary, a shorter context or no template for chats any more; where equality is asked
+            for, other tokens, another template or end of text.
+    """
+    from onnxtool.generation.proof import TEXTS
+
+    if new.bundle.vocabulary != old.bundle.vocabulary or new.bundle.context < old.bundle.context:
+        raise InputError(f"{path}: has another vocabulary or a shorter context than the bundle that is served.")
+    template, other = old.tokenizer.chat_template, new.tokenizer.chat_template
+    if template is not None and other is None:
+        raise InputError(f"{path}: has no chat template, which the bundle that is served has.")
+    same = all(np.array_equal(old.tokenizer.encode(text), new.tokenizer.encode(text)) for text in TEXTS)
+    if rule == "equal" and not (same and template == other and old.bundle.eos == new.bundle.eos):
+        raise InputError(f"{path}: has another tokenizer, chat template or end of text than what is served. {_ADVICE}")
+
+
 def verify_equal(old: Path, new: Path, path: Path, options: SessionOptions) -> None:
     """Hold a new model's answers against those of the one that it is to replace.
 
@@ -192,10 +244,7 @@ def verify_equal(old: Path, new: Path, path: Path, options: SessionOptions) -> N
     """
     done, report = run_command("compare", str(old), str(new), "--effort=quick", options=options)
     if done.returncode:
-        off = [o for o in report.get("outputs", ()) if not o["ok"]]
+        off = [o for o in report.get("outputs", ()) if not o.get("ok", True)]
         detail = f": {off[0]['name']!r} is off by up to {float(off[0]['max_abs']):.3g}" if off else ""
         detail = detail or f": {failure(done, {})}" * (done.returncode != 1)
-        raise InputError(
-            f"{path}: gives other answers than the model that is served{detail}. "
-            "A model that is meant to differ needs --reload interface."
-        )
+        raise InputError(f"{path}: gives other answers than the model that is served{detail}. {_ADVICE}")

@@ -17,7 +17,7 @@ from onnxtool.runtime.feeds import Feeds
 from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.served_model import Cancellation, ServingRunner
+from onnxtool.serving.served_model import Cancellation, ServingRunner, Show
 
 
 @dataclass(eq=False)
@@ -30,6 +30,7 @@ class _EngineJob:
         shapes: of the other dims.
         answer: what its client waits for.
         seconds: that its client waits.
+        show: takes the texts that its run shows before its end; None where it waits for the end alone.
         arrived: when.
     """
 
@@ -38,13 +39,15 @@ class _EngineJob:
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     answer: asyncio.Future[dict[str, Any]]
     seconds: float
+    show: Show | None = None
     arrived: float = field(default_factory=time.perf_counter)
 
 
 class Engine:
     """Runs a model for requests: at most `concurrency` runs at a time, the others wait in order.
 
-    Nothing waits for a batch to fill: when a run can begin, the requests that wait and fit together go into it.
+    When a run can begin, the requests that wait and fit together go into it; they wait for a batch to fill as long as
+    `max_delay` says, which is not at all by default.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Engine:
         concurrency: int,
         queue: int,
         max_batch: int = 1,
+        max_delay: float = 0.0,
     ) -> None:
         """Take a loaded model.
 
@@ -66,8 +70,9 @@ class Engine:
             concurrency: runs at a time.
             queue: requests that may wait.
             max_batch: rows of requests that may be joined into one run; 1 for never.
+            max_delay: seconds that a request may wait for others to be joined to.
         """
-        self.model, self.max_batch = model, max_batch
+        self.model, self.max_batch, self._max_delay = model, max_batch, max_delay
         self.concurrency, self._queue = concurrency, queue
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
         self._waiting: deque[_EngineJob] = deque()
@@ -85,7 +90,11 @@ class Engine:
         return self._running == 0 and not self._waiting
 
     async def infer(
-        self, feeds: Feeds, seconds: float, when_gone: Callable[[Callable[[], object]], None] | None = None
+        self,
+        feeds: Feeds,
+        seconds: float,
+        when_gone: Callable[[Callable[[], object]], None] | None = None,
+        show: Show | None = None,
     ) -> dict[str, Any]:
         """One request.
 
@@ -93,6 +102,7 @@ class Engine:
             feeds: as decoded.
             seconds: that it may wait and run.
             when_gone: takes what to call when the client leaves.
+            show: takes the texts that the run shows before its end, on a thread.
 
         Raises:
             InputError: the feeds do not fit the model, or it fails on them.
@@ -107,7 +117,7 @@ class Engine:
         sizes = {a.shape[0] if a.ndim else -1 for a in feeds.values()}
         rows = max(sizes.pop(), 0) if len(sizes) == 1 else 0
         shapes = tuple((name, a.shape[1:]) for name, a in feeds.items()) if self.max_batch > 1 else ()
-        job = _EngineJob(feeds, rows, shapes, asyncio.get_running_loop().create_future(), seconds)
+        job = _EngineJob(feeds, rows, shapes, asyncio.get_running_loop().create_future(), seconds, show)
         self._waiting.append(job)
         if when_gone is not None:
             when_gone(job.answer.cancel)
@@ -153,16 +163,22 @@ class Engine:
         self._length.set(len(self._waiting))
 
     def _joined(self) -> list[_EngineJob]:
-        """The first that waits, and those behind it that can share its run; whose client has gone is left out."""
+        """The first that waits, and those behind it that can share its run; whose client has gone is left out. None as
+        long as more may come that can.
+        """
         jobs, others, rows = list[_EngineJob](), deque[_EngineJob](), 0
+        self._waiting = deque(job for job in self._waiting if not job.answer.done())
         for job in self._waiting:
-            if job.answer.done():
-                continue
             if not jobs or (rows and job.rows and job.shapes == jobs[0].shapes and rows + job.rows <= self.max_batch):
                 jobs.append(job)
                 rows += job.rows
             else:
                 others.append(job)
+        if self._max_delay and 0 < rows < self.max_batch:
+            left = jobs[0].arrived + self._max_delay - time.perf_counter()
+            if left > 0:
+                asyncio.get_running_loop().call_later(left, self._next)
+                return []
         self._waiting = others
         return jobs
 
@@ -184,10 +200,10 @@ class Engine:
     async def _answer(self, jobs: list[_EngineJob], began: float) -> None:
         cancellation = Cancellation()
         loop = asyncio.get_running_loop()
-        alone = self.model.begin(jobs[0].feeds, cancellation) if len(jobs) == 1 else None
-        feeds = [j.feeds for j in jobs]
+        single = len(jobs) == 1 and jobs[0].show is None
+        alone = self.model.begin(jobs[0].feeds, cancellation) if single else None
         run: asyncio.Future[Any] = (
-            loop.run_in_executor(self._threads, self._call, feeds, cancellation) if alone is None else alone
+            loop.run_in_executor(self._threads, self._call, jobs, cancellation) if alone is None else alone
         )
         for job in jobs:
             self._queued.observe(began - job.arrived)
@@ -206,10 +222,12 @@ class Engine:
                 if not job.answer.done():
                     job.answer.set_result(result)
 
-    def _call(self, feeds: list[Feeds], cancellation: Cancellation) -> list[dict[str, Any]]:
+    def _call(self, jobs: list[_EngineJob], cancellation: Cancellation) -> list[dict[str, Any]]:
         """Run on a thread: one request, or several joined along the first dim and taken apart again."""
+        feeds = [j.feeds for j in jobs]
         if len(feeds) == 1:
-            return [self.model.run(feeds[0], cancellation)]
+            shown = () if jobs[0].show is None else (jobs[0].show,)
+            return [self.model.run(feeds[0], cancellation, *shown)]
         sizes = [next(iter(f.values())).shape[0] for f in feeds]
         joined = {name: np.concatenate([f[name] for f in feeds]) for name in feeds[0]}
         outputs = self.model.run(joined, cancellation)

@@ -80,8 +80,8 @@ class InferenceRoutes:
         return json_answer({"name": "onnxtool", "version": __version__, "extensions": _EXTENSIONS})
 
     async def _list(self, _: Request) -> Answer:
-        names = self._repository.models
-        return json_answer({"models": [{"name": n, "versions": self._repository.versions(n)} for n in names]})
+        there = self._repository.versions().items()
+        return json_answer({"models": [{"name": name, "versions": versions} for name, versions in there]})
 
     async def _openapi(self, _: Request) -> Answer:
         return json_answer(openapi(self._repository.all()))
@@ -91,12 +91,11 @@ class InferenceRoutes:
         return Answer([page], headers=((b"content-type", b"text/html; charset=utf-8"),))
 
     def _find(self, request: Request) -> Served:
-        version = request.path[4] if len(request.path) > 4 and request.path[3] == "versions" else None
-        return self._repository.find(request.path[2], version)
+        return self._repository.find(*_named(request))
 
     async def _metadata(self, request: Request) -> Answer:
         served = self._find(request)
-        return json_answer(served.metadata(self._repository.versions(served.target.name)))
+        return json_answer(served.metadata(self._repository.versions()[served.target.name]))
 
     async def _model_ready(self, request: Request) -> Answer:
         served = self._find(request)
@@ -129,7 +128,10 @@ class InferenceRoutes:
         return json_answer({})
 
     async def _infer(self, request: Request) -> Answer:
-        served = self._find(request)
+        with self._repository.use(*_named(request)) as served:
+            return await self._answer(request, served)
+
+    async def _answer(self, request: Request, served: Served) -> Answer:
         if _media_type(request).startswith("multipart/"):
             raise HttpError(415, "media_type", f"forms with files go to /predict/{served.target.name}.")
         length = _header_length(request)
@@ -154,7 +156,10 @@ class InferenceRoutes:
         return Answer(parts, headers=(_OCTETS, (_HEADER, str(json_length).encode())))
 
     async def _predict(self, request: Request) -> Answer:
-        served = self._only(request)
+        with self._repository.use(request.path[1] if len(request.path) > 1 else None) as served:
+            return await self._plain_answer(request, served)
+
+    async def _plain_answer(self, request: Request, served: Served) -> Answer:
         specs = served.engine.model.inputs
         kind, body = _media_type(request), await request.body()
         if kind == "multipart/form-data":
@@ -175,15 +180,8 @@ class InferenceRoutes:
         specs = served.engine.model.inputs
         check_feeds(specs, feeds)
         check_shared_dims(feeds, shared_dims(specs))
-        return await served.engine.infer(feeds, self._options.limits.run_seconds, request.when_gone)
-
-    def _only(self, request: Request) -> Served:
-        if len(request.path) > 1:
-            return self._repository.find(request.path[1], None)
-        names = list(self._repository.models)
-        if len(names) != 1:
-            raise HttpError(404, "unknown_model", f"there are several models: POST /predict/{{{', '.join(names)}}}.")
-        return self._repository.find(names[0], None)
+        seconds = (served.target.options or self._options).limits.run_seconds
+        return await served.engine.infer(feeds, seconds, request.when_gone)
 
     def _limit_json(self, size: int) -> None:
         if size > self._options.limits.json_bytes:
@@ -192,6 +190,11 @@ class InferenceRoutes:
                 "too_large",
                 f"a request has at most {self._options.limits.json_bytes} bytes of JSON; send tensors as raw bytes.",
             )
+
+
+def _named(request: Request) -> tuple[str, str | None]:
+    """The model and the version, if any, of /v2/models/NAME/versions/VERSION/..."""
+    return request.path[2], request.path[4] if len(request.path) > 4 and request.path[3] == "versions" else None
 
 
 def _media_type(request: Request) -> str:

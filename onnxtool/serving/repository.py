@@ -1,14 +1,12 @@
-"""The models of a server, by name and version, and what happens when their files change."""
+"""The models and bundles of a server, by name and version, and what happens when their files change."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
-from threading import Lock
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -21,11 +19,13 @@ from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.tensors import BYTES, tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.admission import (
+    BundleTexts,
     PrivateCopy,
     Signature,
     admit,
     file_signature,
     succeed,
+    succeed_bundle,
     verify_equal,
     verify_protocol,
     warm_up,
@@ -34,28 +34,27 @@ from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.reload import load_at_rest
-from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, ServingRunner, WorkerPool
+from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, LocalTexts, ServingRunner, WorkerPool
 from onnxtool.serving.targets import ServeTarget
 
 
 @dataclass(eq=False)
 class Served:
-    """One version of one model.
+    """One version of one model, or a bundle.
 
     Attributes:
         target: where it is from.
         engine: what runs it.
         copy: the files that it runs from.
-        signature: of the file that is loaded.
-        refused: of a changed file that was not taken; it is not tried again until it changes once more.
+        texts: of a bundle; None for a model.
+        users: requests that have found it, and have no answer yet.
     """
 
     target: ServeTarget
     engine: Engine
     copy: PrivateCopy
-    signature: Signature
-    refused: Signature | None = None
+    texts: BundleTexts | None
+    users: int = 0
 
     def metadata(self, versions: Sequence[str]) -> dict[str, Any]:
         """As the protocol has it."""
@@ -95,17 +94,35 @@ class Served:
         return {"name": self.target.name, "version": self.target.version, **runs, "inference_stats": found}
 
 
+@dataclass(eq=False)
+class _Slot:
+    """What has become of one target; nothing else knows it.
+
+    Attributes:
+        target: where it is from.
+        served: what answers; None for nothing.
+        seen: its files at the last look.
+        refused: its files when they were not taken; they are not tried again until they change once more.
+        reason: why nothing is served.
+        unloaded: a request has asked for that.
+        changes: held by who changes it.
+    """
+
+    target: ServeTarget
+    served: Served | None = None
+    seen: Signature = ()
+    refused: Signature | None = None
+    reason: str = "loading"
+    unloaded: bool = False
+    changes: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Repository:
-    """Loads models, finds them by name and version, and takes changed files in."""
+    """Loads models and bundles, finds them by name and version, and takes changed files in."""
 
     def __init__(self, options: ServeOptions, metrics: Metrics, log: Log) -> None:
         self._options, self._metrics, self._log = options, metrics, log
-        self.models: Mapping[str, Mapping[str, Served]] = {}
-        self._lock = Lock()
-        self._targets: Sequence[ServeTarget] = ()
-        self._refused: dict[ServeTarget, tuple[Signature, str]] = {}
-        self._unloaded = set[str]()  # by request
-        self._changes = asyncio.Lock()
+        self._slots: dict[ServeTarget, _Slot] = {}
         self._ends = set[asyncio.Future[None]]()
 
     def load(self, targets: Sequence[ServeTarget]) -> None:
@@ -114,64 +131,80 @@ class Repository:
         Raises:
             OnnxToolError: none of them can be served; the first one's error.
         """
-        self._targets = targets
-        if not targets:
-            return
-        with ThreadPoolExecutor(min(len(targets), cpu.usable_cores())) as threads:
-            errors = [error for error in threads.map(self._load, targets) if error is not None]
-        if len(errors) == len(targets):
+        self._slots = {target: _Slot(target) for target in targets}
+        with ThreadPoolExecutor(max(1, min(len(targets), cpu.usable_cores()))) as threads:
+            errors = [error for error in threads.map(self._load, self._slots.values()) if error is not None]
+        if errors and len(errors) == len(targets):
             raise errors[0]
 
-    def _load(self, target: ServeTarget) -> OnnxToolError | None:
-        signature = file_signature(target.path)
-        try:
-            engine, copy, signature = self._loaded(target)
-        except OnnxToolError as error:
-            self._refused[target] = signature, str(error)
-            names = {"model": target.name, "version": target.version}
-            self._log.event("model_refused", "error", **names, reason=str(error))
+    async def watch(self, find: Callable[[], Sequence[ServeTarget]]) -> None:
+        """Look at the files until cancelled; what is at rest between two looks is taken in.
+
+        Args:
+            find: what is to be served now.
+        """
+
+        def look() -> dict[ServeTarget, Signature]:
+            return {target: file_signature(target.path) for target in find()}
+
+        while True:
+            await asyncio.sleep(self._options.reload_seconds)
+            seen = await asyncio.to_thread(look)
+            for target in self._slots.keys() - seen.keys():
+                self._remove(self._slots.pop(target))
+            for target, now in seen.items():
+                slot = self._slots.setdefault(target, _Slot(target))
+                known = () if slot.served is None else slot.served.copy.signature
+                if now and now == slot.seen and now not in (known, slot.refused) and not slot.unloaded:
+                    await self._take(slot)
+                slot.seen = now
+
+    async def _take(self, slot: _Slot) -> OnnxToolError | None:
+        """Serve what the files of a slot hold now, if it passes; else what was served before."""
+        async with slot.changes:
+            if slot.unloaded:
+                return None
+            old, names = slot.served, slot.target.labels
+            error = await asyncio.to_thread(self._load, slot)
+            if self._slots.get(slot.target) is not slot:  # no longer there
+                self._remove(slot)
+            elif old is None and error is None:
+                self._log.event("model_added", **names)
+            elif old is not None:
+                self._metrics.reloads.labels(*names.values(), "taken" if error is None else "refused").inc()
+            if old is not None and error is None:
+                self._log.event("reloaded", **names, path=str(slot.target.path))
+                self._end(old)
             return error
-        self._refused.pop(target, None)
-        served = Served(target, engine, copy, signature)
-        with self._lock:
-            versions = {**self.models.get(target.name, {}), target.version: served}
-            self.models = {**self.models, target.name: versions}
+
+    def _load(self, slot: _Slot) -> OnnxToolError | None:
+        """Load what there is now, hold it against what is served, and serve it."""
+        before, old = file_signature(slot.target.path), slot.served
+        try:
+            slot.served = self._loaded(slot.target, old)
+        except Exception as error:
+            told = isinstance(error, OnnxToolError)
+            slot.refused, slot.reason = before, str(error) if told else f"{type(error).__name__}: {error}"
+            event = ("model_refused", "error") if old is None else ("reload_refused", "warning")
+            self._log.event(*event, **slot.target.labels, reason=slot.reason)
+            return error if isinstance(error, OnnxToolError) else OnnxToolError(slot.reason)
+        slot.refused = None
         return None
 
-    async def follow(self, targets: Sequence[ServeTarget]) -> None:
-        """Serve these: versions that are new are loaded, others are no longer served."""
-        async with self._changes:
-            self._targets = targets
-            wanted = [t for t in targets if t.name not in self._unloaded]
-            known = {served.target for served in self.all()}
-            for target in wanted:
-                if target not in known and file_signature(target.path) != self._refused.get(target, ((), ""))[0]:
-                    await self._add(target)
-            for served in self.all():
-                if served.target not in wanted:
-                    self._remove(served)
-
-    async def _add(self, target: ServeTarget) -> OnnxToolError | None:
-        error = await asyncio.to_thread(self._load, target)
-        if error is None:
-            self._log.event("model_added", model=target.name, version=target.version)
-        return error
-
-    def _remove(self, served: Served) -> None:
-        left = {v: s for v, s in self.models[served.target.name].items() if s is not served}
-        self.models = {n: v for n, v in {**self.models, served.target.name: left}.items() if v}
-        self._log.event("model_removed", model=served.target.name, version=served.target.version)
-        task = asyncio.ensure_future(self.end(served))
-        self._ends.add(task)
-        task.add_done_callback(self._ends.discard)
+    def _remove(self, slot: _Slot) -> None:
+        if slot.served is not None:
+            self._log.event("model_removed", **slot.target.labels)
+            self._end(slot.served)
+            slot.served = None
 
     def index(self) -> list[dict[str, str]]:
         """Every model that was named, as Triton's extension has it. Source: extension_model_repository.md."""
-        served, found = {s.target for s in self.all()}, []
-        for target in self._targets:
-            reason = "unloaded" if target.name in self._unloaded else self._refused.get(target, ((), "loading"))[1]
-            state = {"state": "READY"} if target in served else {"state": "UNAVAILABLE", "reason": reason}
-            found.append({"name": target.name, "version": target.version, **state})
+        found = []
+        for slot in self._slots.values():
+            state = {"state": "READY"}
+            if slot.served is None:
+                state = {"state": "UNAVAILABLE", "reason": "unloaded" if slot.unloaded else slot.reason}
+            found.append({"name": slot.target.name, "version": slot.target.version, **state})
         return found
 
     async def load_again(self, name: str) -> None:
@@ -181,12 +214,10 @@ class Repository:
             HttpError: 404.
             InputError: it cannot be served.
         """
-        async with self._changes:
-            targets, served = self._named(name), {s.target for s in self.all()}
-            self._unloaded.discard(name)
-            for target in targets:
-                if target not in served and (error := await self._add(target)) is not None:
-                    raise InputError(f"{name!r} cannot be served: {error}")
+        for slot in self._named(name):
+            slot.unloaded = False
+            if slot.served is None and (error := await self._take(slot)) is not None:
+                raise InputError(f"{name!r} cannot be served: {error}")
 
     async def unload(self, name: str) -> None:
         """Serve a model no more, until it is loaded again; what it has begun is answered.
@@ -194,124 +225,163 @@ class Repository:
         Raises:
             HttpError: 404.
         """
-        async with self._changes:
-            self._named(name)
-            self._unloaded.add(name)
-            for served in list(self.models.get(name, {}).values()):
-                self._remove(served)
+        for slot in self._named(name):
+            slot.unloaded = True
+            async with slot.changes:
+                if slot.unloaded:
+                    self._remove(slot)
 
-    def _named(self, name: str) -> list[ServeTarget]:
-        found = [t for t in self._targets if t.name == name]
+    def _named(self, name: str) -> list[_Slot]:
+        found = [slot for target, slot in self._slots.items() if target.name == name]
         if not found:
             raise HttpError(404, "unknown_model", f"no model {name[:100]!r} was named when the server was started.")
         return found
 
-    def find(self, name: str, version: str | None) -> Served:
-        """A model; without a version the highest.
+    @contextmanager
+    def use(self, name: str | None, version: str | None = None, *, texts: bool = False) -> Iterator[Served]:
+        """What answers a request: it is not ended before that.
+
+        Args:
+            name: of the model; None for the only one.
+            version: the highest where there is none.
+            texts: it is a bundle.
 
         Raises:
             HttpError: 404.
         """
-        versions = self.models.get(name)
-        if versions is None:
-            known = ", ".join(self.models)
-            raise HttpError(404, "unknown_model", f"no model {name[:100]!r} here; there is {known}.")
+        served = self.find(name, version, texts=texts)
+        served.users += 1
+        try:
+            yield served
+        finally:
+            served.users -= 1
+
+    def find(self, name: str | None, version: str | None = None, *, texts: bool = False) -> Served:
+        """As of `use`, for the moment."""
+        there = self.all(texts=texts)
+        names = dict.fromkeys(served.target.name for served in there)
+        if name is None and len(names) == 1:
+            (name,) = names
+        found = {served.target.version: served for served in there if served.target.name == name}
+        if not found:
+            told = "several models" if name is None and names else f"no model {str(name)[:100]!r}"
+            raise HttpError(404, "unknown_model", f"{told} here; there is {', '.join(names)}.", param="model")
         if version is None:
-            return versions[self.versions(name)[-1]]
-        if version not in versions:
-            known = ", ".join(versions)
+            return found[_ordered(found)[-1]]
+        if version not in found:
+            known = ", ".join(found)
             raise HttpError(404, "unknown_model", f"{name!r} has no version {version[:100]!r}; there is {known}.")
-        return versions[version]
+        return found[version]
 
-    def versions(self, name: str) -> list[str]:
-        """The versions of a model in their order, numbers by their value."""
-        return sorted(self.models[name], key=lambda v: (v.isdigit(), int(v) if v.isdigit() else 0, v))
+    def versions(self, *, texts: bool = False) -> dict[str, list[str]]:
+        """The models that are served, each with its versions in their order, numbers by their value."""
+        found: dict[str, list[str]] = {}
+        for served in self.all(texts=texts):
+            found.setdefault(served.target.name, []).append(served.target.version)
+        return {name: _ordered(versions) for name, versions in found.items()}
 
-    def all(self) -> list[Served]:
-        """Every version of every model."""
-        return [served for versions in self.models.values() for served in versions.values()]
+    def all(self, *, texts: bool = False) -> list[Served]:
+        """Every version of every model, or of every bundle."""
+        there = [slot.served for slot in self._slots.values() if slot.served is not None]
+        return [served for served in there if (served.texts is not None) == texts]
 
-    async def replace(self, served: Served) -> Served:
-        """Serve what a model's file holds now, if it passes; gives what was served before.
-
-        Raises:
-            OnnxToolError: it does not.
-        """
-        engine, copy, loaded = await asyncio.to_thread(self._replacement, served)
-        if served not in self.all():
-            engine.close()
-            raise InputError("the model is no longer served.")
-        old = replace(served)
-        served.engine, served.copy, served.signature = engine, copy, loaded
-        return old
-
-    async def end(self, old: Served) -> None:
+    def _end(self, served: Served) -> None:
         """Close an engine when the requests that it has begun have ended with it.
 
         Until then its copy stays: a process that starts anew for one of them loads the model from there.
         """
-        while not old.engine.idle:
-            await asyncio.sleep(0.05)
-        old.engine.close()
+
+        async def end() -> None:
+            while served.users or not served.engine.idle:
+                await asyncio.sleep(0.05)
+            served.engine.close()
+            served.copy.close()
+
+        task = asyncio.ensure_future(end())
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
     def close(self) -> None:
         """End all models."""
-        for served in self.all():
-            served.engine.close()
+        for slot in self._slots.values():
+            if slot.served is not None:
+                slot.served.engine.close()
+                slot.served.copy.close()
 
-    def _replacement(self, served: Served) -> tuple[Engine, PrivateCopy, Signature]:
-        engine, copy, signature = self._loaded(served.target)
-        try:
-            succeed(served.engine.model, engine.model, served.target.path)
-            if self._options.reload == "equal":
-                verify_equal(served.copy.path, copy.path, served.target.path, self._options.session)
-        except OnnxToolError:
-            engine.close()
-            raise
-        return engine, copy, signature
+    def _loaded(self, target: ServeTarget, old: Served | None) -> Served:
+        """Load a model from a copy of its files, and hold it against the one that it is to replace.
 
-    def _loaded(self, target: ServeTarget) -> tuple[Engine, PrivateCopy, Signature]:
-        copy, signature = load_at_rest(target, lambda: PrivateCopy(target.path))
+        Raises:
+            OnnxToolError: it is not to be served.
+        """
+        options = target.options or self._options
         with ExitStack() as undone:  # where it fails
+            copy = PrivateCopy(target.path)
             undone.callback(copy.close)
-            admit(target.path, copy.path, self._options.session)
-            model = self._model(target, copy.path)
+            texts = BundleTexts(copy.path) if target.is_bundle else None
+            admit(target.path, copy.path, options.session)
+            model = self._model(target, copy, texts, options)
             undone.callback(model.close)
-            verify_protocol(target.path, model)
-            warm_up(model)
-            engine = self._engine(target, model, copy.path)
+            if texts is None:
+                verify_protocol(target.path, model)
+                warm_up(model)
+            if old is not None:
+                succeed(old.engine.model, model, target.path)
+                if texts is not None and old.texts is not None:
+                    succeed_bundle(old.texts, texts, target.path, options.reload)
+                if options.reload == "equal":
+                    verify_equal(old.copy.path, copy.path, target.path, options.session)
+            engine = self._engine(target, model, copy, texts, options)
             undone.pop_all()
-            return engine, copy, signature
+            return Served(target, engine, copy, texts)
 
-    def _model(self, target: ServeTarget, path: Path) -> ServingRunner:
-        if self._options.in_process or not HAS_WORKERS:
-            return LocalModel(OnnxRunner.open(path, self._options.session))
-        names = {"model": target.name, "version": target.version}
+    def _model(
+        self, target: ServeTarget, copy: PrivateCopy, texts: BundleTexts | None, options: ServeOptions
+    ) -> ServingRunner:
+        session = options.session
+        if options.in_process or not HAS_WORKERS:
+            return LocalModel(OnnxRunner.open(copy.path, session)) if texts is None else LocalTexts(copy.path, session)
+        names = target.labels
 
         def died(reason: str) -> None:
             self._metrics.deaths.labels(*names.values()).inc()
             self._log.event("worker_died", "error", **names, reason=reason)
 
-        count = self._options.workers
-        session = self._options.session
+        count, kind = options.workers, dict[str, Any]()
+        if texts is not None:
+            from onnxtool.generation.text_process import MODULE, text_bytes
+
+            kind = {"module": MODULE, "memory_bytes": text_bytes(texts.bundle)}
         if count > 1 and session.threads is None:
             session = replace(session, threads=max(1, cpu.usable_cores() // count))
-        return WorkerPool(path, session, count, self._options.limits.run_seconds, died)
+        return WorkerPool(copy.path, session, count, options.limits.run_seconds, died, **kind)
 
-    def _engine(self, target: ServeTarget, model: ServingRunner, path: Path) -> Engine:
-        concurrency = self._options.workers
+    def _engine(
+        self,
+        target: ServeTarget,
+        model: ServingRunner,
+        copy: PrivateCopy,
+        texts: BundleTexts | None,
+        options: ServeOptions,
+    ) -> Engine:
+        concurrency = options.workers
         if isinstance(model, LocalModel):
-            concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
+            most = options.concurrency or max(1, min(4, cpu.usable_cores()))
+            concurrency = most if texts is None else 1
         choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
-        if self._options.batching == "auto":
-            choice = choose_batch(model, onnx.load(path), concurrency=concurrency)
-        names = {"model": target.name, "version": target.version}
-        self._log.event("batching", **names, max_batch=choice.size, reason=choice.reason)
+        if options.batching == "auto" and texts is None:
+            choice = choose_batch(model, onnx.load(copy.path), concurrency=concurrency)
+        self._log.event("batching", **target.labels, max_batch=choice.size, reason=choice.reason)
         return Engine(
             model,
             labels=(target.name, target.version),
             metrics=self._metrics,
             concurrency=concurrency,
-            queue=self._options.limits.queue,
+            queue=options.limits.queue,
             max_batch=choice.size,
+            max_delay=options.max_delay,
         )
+
+
+def _ordered(versions: Mapping[str, object] | Sequence[str]) -> list[str]:
+    return sorted(versions, key=lambda v: (v.isdigit(), int(v) if v.isdigit() else 0, v))

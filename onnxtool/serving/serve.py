@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import IO
 
 from onnxtool.errors import UsageError
-from onnxtool.generation.bundle import is_bundle
 from onnxtool.options.serve import ServeOptions
 from onnxtool.report.serve import ServedModel, ServeReport
 from onnxtool.serving.app import App, State
 from onnxtool.serving.inference_routes import InferenceRoutes
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.reload import Models, watch
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.server import bind, run
 from onnxtool.serving.targets import find_versions, parse_targets
@@ -59,24 +56,15 @@ def serve(
     port = listener.getsockname()[1]  # any free one where 0 was asked for
     repository = Repository(options, metrics, events)
     try:
-        repository.load([t for t in targets if not is_bundle(t.path)])
+        repository.load(targets)
         app = App(options, metrics, events, state)
         InferenceRoutes(repository, options, metrics, state).add_to(app)
-        groups: list[Models] = [repository]
-        bundles = [t for t in targets if is_bundle(t.path)]
-        if bundles:
+        if any(t.is_bundle for t in targets):
             from onnxtool.serving.chat_routes import ChatRoutes
 
-            chats = ChatRoutes(bundles, options, metrics)
-            chats.add_to(app)
-            groups.append(chats)
+            ChatRoutes(repository, options).add_to(app)
         began = time.monotonic()
-
-        async def follow() -> None:
-            now = await asyncio.to_thread(find_versions, named, targets)
-            await repository.follow([t for t in now if not is_bundle(t.path)])
-
-        watching = partial(watch, groups, options.reload_seconds, metrics, events, follow)
+        watching = partial(repository.watch, lambda: find_versions(named, targets))
         run(app, state, options, listener, events, None if options.reload == "off" else watching)
     finally:
         listener.close()

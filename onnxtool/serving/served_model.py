@@ -21,7 +21,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.empty_inputs import empty_sizes
 from onnxtool.runtime.feeds import Feeds, random_feeds
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.serving.faults import HttpError
@@ -42,6 +42,11 @@ _INLINE = 1 << 20  # larger inputs are handed over by a thread
 _RETRY_SECONDS = 1.0
 
 OnDeath = Callable[[str], None]
+Show = Callable[[str], None]
+
+
+def _ignore(_: str) -> None:
+    """Texts that nobody waits for."""
 
 
 class Cancellation:
@@ -85,8 +90,8 @@ class ServingRunner(Protocol):
             InputError: they do not fit.
         """
 
-    def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
-        """One run.
+    def run(self, feeds: Feeds, cancellation: Cancellation | None = None, show: Show = _ignore) -> dict[str, Any]:
+        """One run, which may show texts before its end.
 
         Raises:
             InputError, ResourceError, UnsupportedError: it fails on these inputs.
@@ -112,14 +117,14 @@ class LocalModel:
         """As of the protocol."""
         self._runner.check(feeds)
 
-    def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
+    def run(self, feeds: Feeds, cancellation: Cancellation | None = None, show: Show = _ignore) -> dict[str, Any]:
         """One run, without the watch and the checks of `OnnxRunner.run`."""
         options = ort.RunOptions()
         options.log_severity_level = 4  # what a client sends wrong is an answer, not a line of the runtime's
         if cancellation is not None:
             cancellation.begin(lambda: setattr(options, "terminate", True))
         try:
-            return self._runner.run_unchecked(feeds, options)
+            return self._call(feeds, options, show)
         except Exception as error:
             failure = classify(error)
             if type(failure) is InputError:
@@ -132,11 +137,33 @@ class LocalModel:
     def close(self) -> None:
         """The session ends with its last run."""
 
+    def _call(self, feeds: Feeds, options: ort.RunOptions, _: Show) -> dict[str, Any]:
+        return self._runner.run_unchecked(feeds, options)
+
+
+class LocalTexts(LocalModel):
+    """A bundle in this process, one text at a time."""
+
+    def __init__(self, folder: Path, options: SessionOptions) -> None:
+        """Load it; errors as of `open_texts`."""
+        from onnxtool.generation.text_process import open_texts
+
+        self.inputs, self.outputs, self._run = open_texts(folder, options)
+
+    def check(self, feeds: Feeds) -> None:
+        """As of the protocol."""
+        check_feeds(self.inputs, feeds)
+
+    def _call(self, feeds: Feeds, options: ort.RunOptions, show: Show) -> dict[str, Any]:
+        return self._run(feeds, options, show)
+
 
 class WorkerPool:
     """A model in processes of its own, one run at a time in each."""
 
-    def __init__(self, path: Path, options: SessionOptions, count: int, seconds: float, died: OnDeath) -> None:
+    def __init__(
+        self, path: Path, options: SessionOptions, count: int, seconds: float, died: OnDeath, **kind: Any
+    ) -> None:
         """Start the processes.
 
         Args:
@@ -145,12 +172,13 @@ class WorkerPool:
             count: processes.
             seconds: for one run.
             died: told how a process has ended.
+            kind: what else a `Worker` takes.
 
         Raises:
             OnnxToolError: the model cannot be loaded.
         """
         self._seconds, self._died, self._closed = seconds, died, False
-        self._workers = [Worker(path, options) for _ in range(count)]
+        self._workers = [Worker(path, options, **kind) for _ in range(count)]
         self.inputs, self.outputs = self._workers[0].inputs, self._workers[0].outputs
         self._free = queue.SimpleQueue[Worker]()
         for worker in self._workers:
@@ -173,7 +201,7 @@ class WorkerPool:
         if self._deaths and self._deaths.get(_digest(feeds), 0) >= _MOST_DEATHS:
             raise InputError("these inputs have ended the process of the model twice; they are refused.")
 
-    def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
+    def run(self, feeds: Feeds, cancellation: Cancellation | None = None, show: Show = _ignore) -> dict[str, Any]:
         """One run in the next free process, which is waited for."""
         try:
             worker = self._take(self._seconds)
@@ -183,7 +211,7 @@ class WorkerPool:
             if cancellation is not None and cancellation.asked:
                 raise HttpError(499, "client_gone", "nobody waits for this run.")
             worker.begin(feeds, self._seconds)
-            found = worker.finish()
+            found = worker.finish(show)
         self._forgive(feeds)
         return found
 

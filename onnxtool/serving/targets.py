@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.options.serve import ServeOptions
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,24 @@ class ServeTarget:
         version: in the URL; whole numbers order themselves, the highest answers where no version is named.
         path: the .onnx file, or the bundle's folder.
         text: how the user has named it.
+        options: of this model alone; None for those of the server.
     """
 
     name: str
     version: str
     path: Path
     text: str = ""
+    options: ServeOptions | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What events and metrics call it."""
+        return {"model": self.name, "version": self.version}
+
+    @property
+    def is_bundle(self) -> bool:
+        """Whether it is a bundle, whose runs are texts; a model is a file."""
+        return self.path.is_dir()
 
 
 def find_versions(texts: Sequence[str], last: Sequence[ServeTarget]) -> tuple[ServeTarget, ...]:

@@ -82,6 +82,29 @@ class Running:
         return code
 
 
+def children(pid: int) -> list[int]:
+    """The processes of models below a command, which is a process that watches another."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes()
+            if any(module in command for module in (b"runtime.worker.child", b"text_process")) and pid in ancestors(
+                int(entry.parent.name)
+            ):
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def ancestors(pid: int) -> set[int]:
+    found = set[int]()
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        found.add(pid)
+    return found
+
+
 @pytest.fixture(autouse=True)
 def no_unread_exception(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """No asyncio task or future of a test ends with an exception that nobody reads."""

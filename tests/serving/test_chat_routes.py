@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
+import os
 import shutil
-import time
+import signal
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -20,13 +23,8 @@ pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime_genai")
 
 from onnxtool.generation.generate import generate
-from onnxtool.options.serve import ServeLimits
-from onnxtool.serving.app import Request
-from onnxtool.serving.body import BodyReader, ClientGoneError
-from onnxtool.serving.chat_routes import take_turn
-from onnxtool.serving.faults import HttpError
 from tests.hostile_requests import JUNK
-from tests.serving.conftest import Running
+from tests.serving.conftest import Running, children
 
 Tool = Callable[..., "CompletedProcess[str]"]
 
@@ -334,36 +332,45 @@ def test_generation_ends_with_its_time(bundle: Path) -> None:
         assert running.stop() == 0
 
 
-def _asks(messages: list[str]) -> Request:
-    """A request whose client sends what is named, and nothing more."""
+def test_a_killed_process_costs_its_text_alone(chat: Running) -> None:
+    """A bundle runs in a process of its own: the server and its other requests outlive it."""
+    ask = {"prompt": "hello", "max_tokens": 8, "temperature": 0}
+    before = post(chat, "/v1/completions", **ask)[1]
+    answers: list[tuple[int, bytes]] = []
+    long = {"prompt": "hello", "max_tokens": 100_000, "temperature": 1.5, "seed": 1}
+    asking = threading.Thread(target=lambda: answers.append(post(chat, "/v1/completions", **long)))
+    asking.start()
+    while 'onnxtool_queue_duration_seconds_count{model="llama",version="1"} ' not in chat.metrics():
+        pass
+    killed = False
+    while asking.is_alive() and not killed:
+        for pid in children(chat.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed = True
+    asking.join()
+    assert killed and answers[0][0] in (200, 500), answers  # 200 where the text was complete before
+    if answers[0][0] == 500:
+        assert "was killed" in str(openai_fault(answers[0][1])["message"])
+    assert json.loads(post(chat, "/v1/completions", **ask)[1])["choices"] == json.loads(before)["choices"]
 
-    async def receive() -> dict[str, str]:
-        if not messages:
-            await asyncio.Event().wait()
-        return {"type": messages.pop(0)}
 
-    return Request("POST", ("v1",), {}, {}, receive, BodyReader(ServeLimits()))
+def test_a_text_whose_client_has_left_makes_room(chat: Running) -> None:
+    body = json.dumps({"prompt": "hello", "max_tokens": 100_000, "temperature": 1.5, "stream": True}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", chat.port), 30) as client:
+            client.sendall(head + body)
+            client.recv(100)
+    assert post(chat, "/v1/completions", prompt="hello", max_tokens=2)[0] == 200
 
 
-def test_a_client_that_left_waits_no_more() -> None:
-    async def scenario() -> None:
-        turn = asyncio.Lock()
-        far = time.monotonic() + 600
-        await take_turn(turn, _asks([]), far)
-        waiting = asyncio.ensure_future(take_turn(turn, _asks([]), far))
-        with pytest.raises(ClientGoneError):
-            await take_turn(turn, _asks(["http.disconnect"]), far)
-        with pytest.raises(HttpError, match="took too long"):
-            await take_turn(turn, _asks([]), time.monotonic())
-        cancelled = asyncio.ensure_future(take_turn(turn, _asks([]), far))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        turn.release()
-        await waiting  # the turn goes to who still waits
-        assert turn.locked()
-        turn.release()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not turn.locked()
-
-    asyncio.run(scenario())
+def test_a_bundle_runs_in_the_server_where_that_is_asked_for(bundle: Path) -> None:
+    server = Running(bundle, "--in-process", "--reload", "off")
+    assert children(server.process.pid) == []
+    ask = {"prompt": "hello", "max_tokens": 8, "temperature": 0}
+    status, answer = post(server, "/v1/completions", **ask)
+    expected = generate(bundle, prompt="hello", max_tokens=8).text
+    assert status == 200 and json.loads(answer)["choices"][0]["text"] == expected
+    assert b"[DONE]" in post(server, "/v1/completions", **ask, stream=True)[1]
+    assert server.stop() == 0

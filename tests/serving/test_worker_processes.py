@@ -27,7 +27,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.served_model import WorkerPool
 from tests.runtime.test_empty_inputs import recurrent
-from tests.serving.conftest import Running
+from tests.serving.conftest import Running, children
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> m '
 MODELS = {
@@ -250,26 +250,6 @@ def test_killed_processes_cost_only_what_they_were_running(tmp_path: Path) -> No
     assert sum(asked for asked, _ in results) == 1200
     assert sum(lost for _, lost in results) <= killing.result()
     assert server.stop() == 0
-
-
-def children(pid: int) -> list[int]:
-    """The processes of models below a command, which is a process that watches another."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if b"runtime.worker.child" in entry.read_bytes() and pid in ancestors(int(entry.parent.name)):
-                found.append(int(entry.parent.name))
-        except OSError:
-            continue
-    return sorted(found)
-
-
-def ancestors(pid: int) -> set[int]:
-    found = set[int]()
-    while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-        found.add(pid)
-    return found
 
 
 def test_a_process_that_ends_between_runs_costs_no_request_and_blames_no_inputs(

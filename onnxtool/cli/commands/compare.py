@@ -28,7 +28,7 @@ def command(asked: CompareCommand, out: Output) -> None:
         from onnxtool.generation.verify import compare_bundles
 
         text = None if asked.data is None else Path(str(asked.data))
-        out.emit(compare_bundles(a, b, eval_text=text, rtol=asked.rtol))
+        out.emit(compare_bundles(a, b, eval_text=text, rtol=asked.rtol, effort=asked.effort))
         return
     how = {"options": session_options(asked, asked.opt_level)}
     if record is not None:

@@ -269,8 +269,10 @@ def _provider_error(error: Exception, provider: ResolvedProvider) -> OnnxToolErr
 
 
 def bytes_beside(path: Path) -> int:
-    """A model file and what may be its external data, without reading it."""
+    """A model file and what may be its external data, or all of a bundle's folder, without reading it."""
     try:
+        if path.is_dir():
+            return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
         own = path.stat().st_size
         if own < _SMALL and b"location" not in path.read_bytes():
             return own  # the word stands before every name of an external file; a folder may hold thousands of others

@@ -16,7 +16,7 @@ from typing import Any
 
 # How a parent names the run that is to end; the first message, which loads the model, is number 1.
 RUN_NUMBER = struct.Struct("<Q")
-_LENGTH, _CHUNK = struct.Struct("<Q"), 1 << 16
+_LENGTH = struct.Struct("<Q")
 # Buffers that are together smaller go through the socket.
 _SMALL = 16 << 10
 _ALIGNMENT = 64
@@ -78,7 +78,7 @@ def _anonymous_file() -> int:
 
 
 class Channel:
-    """One end: sends and receives objects that hold arrays. The two sides take turns."""
+    """One end: sends and receives objects that hold arrays. The two sides take turns, except for texts."""
 
     def __init__(self, socket: socket.socket, sending: Region, receiving: Region) -> None:
         self.socket, self._sending, self._receiving = socket, sending, receiving
@@ -120,24 +120,18 @@ class Channel:
         self._sending.forget()
         return value
 
-    def _message(self) -> bytes | bytearray:
-        first = self.socket.recv(_CHUNK)
-        while 0 < len(first) < _LENGTH.size:
-            first += self.socket.recv(1)
-        if not first:
-            raise EOFError
-        size, there = _LENGTH.unpack_from(first)[0], len(first) - _LENGTH.size
-        if there == size:
-            return first[_LENGTH.size :]
-        message = bytearray(size)
-        message[:there] = first[_LENGTH.size :]
-        rest = memoryview(message)[there:]
+    def _message(self) -> bytearray:
+        return self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
+
+    def _exactly(self, size: int) -> bytearray:
+        found = bytearray(size)
+        rest = memoryview(found)
         while rest:
             taken = self.socket.recv_into(rest)
             if not taken:
                 raise EOFError
             rest = rest[taken:]
-        return message
+        return found
 
     def close(self) -> None:
         """Close this end."""

@@ -1,4 +1,6 @@
-"""The child's side of a `Worker`: `python -m onnxtool.runtime.worker.child` holds one model and runs it."""
+"""The child's side of a `Worker`: `python -m onnxtool.runtime.worker.child` holds one model and runs it; modules of
+other models call `serve_runs` with what opens theirs.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,26 @@ import resource
 import socket
 import sys
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
+import numpy as np
 import onnxruntime as ort
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.safety import limits
+from onnxtool.model.spec import TensorSpec
+from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError, describe_failure
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
 from onnxtool.runtime.worker.isolation import native_limits
+
+# Runs a model on feeds; with the runtime's options of this run, and what takes texts that are shown before its end.
+RunCall = Callable[[Mapping[str, np.ndarray], ort.RunOptions, Callable[[str], None]], dict[str, Any]]
+# From a model and how to run it to its inputs, its outputs and what runs it.
+Open = Callable[[Any, SessionOptions], tuple[Sequence[TensorSpec], Sequence[TensorSpec], RunCall]]
 
 
 class _Stop:
@@ -84,7 +96,13 @@ def _plain(error: Exception) -> tuple[str, str, str, object]:
     return "error", "RuntimeError", f"{type(error).__name__}: {error}", None
 
 
-def _main(connection: int, receiving: int, sending: int, stop: int) -> None:
+def serve_runs(opens: Open) -> None:
+    """Open the model that the parent names, and run it until the parent has gone."""
+    with suppress(EOFError, OSError):
+        _serve(opens, *map(int, sys.argv[1:]))
+
+
+def _serve(opens: Open, connection: int, receiving: int, sending: int, stop: int) -> None:
     channel = Channel(socket.socket(fileno=connection), Region(sending), Region(receiving))
     model, size, options, bounds, memory_bytes = channel.receive()
     for name, value in bounds.items():
@@ -93,23 +111,27 @@ def _main(connection: int, receiving: int, sending: int, stop: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
         memory = _MemoryLimit(memory_bytes, size)
-        runner = OnnxRunner.open(model, options)
+        inputs, outputs, run = opens(model, options)
     except Exception as error:
         channel.send(_plain(error))
         return
     memory.begin()
-    channel.send(("ready", runner.inputs, runner.outputs))
+    channel.send(("ready", inputs, outputs))
     while True:
         feeds = channel.receive()
         try:
             memory.allow(feeds_bytes(feeds))
-            outputs = runner.run_unchecked(feeds, stopper.next_run())
+            found = run(feeds, stopper.next_run(), lambda text: channel.send(("shown", text)))
         except Exception as error:
             channel.send(_plain(describe_failure(error, feeds)))
         else:
-            channel.send(("outputs", outputs))
+            channel.send(("outputs", found))
+
+
+def _open(model: Any, options: SessionOptions) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec], RunCall]:
+    runner = OnnxRunner.open(model, options)
+    return runner.inputs, runner.outputs, lambda feeds, how, _: runner.run_unchecked(feeds, how)
 
 
 if __name__ == "__main__":
-    with suppress(EOFError, OSError):  # the parent has gone
-        _main(*map(int, sys.argv[1:]))
+    serve_runs(_open)

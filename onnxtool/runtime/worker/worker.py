@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +47,7 @@ class Worker:
         options: SessionOptions = DEFAULT,
         *,
         memory_bytes: int | None = None,
+        module: str = "onnxtool.runtime.worker.child",
     ) -> None:
         """Start a process and load the model there.
 
@@ -54,6 +55,7 @@ class Worker:
             model: a file, which must stay as it is, or serialized bytes.
             options: how to run it.
             memory_bytes: for one run beyond what the loaded model takes; by default as for a guarded call.
+            module: what the process runs, which calls `serve_runs`.
 
         Raises:
             WorkerDiedError: the process died.
@@ -61,7 +63,7 @@ class Worker:
             OnnxToolError: as of `OnnxRunner.open`.
         """
         self._model = model if isinstance(model, bytes) else os.fspath(model)
-        self._options, self._memory_bytes = options, memory_bytes
+        self._options, self._memory_bytes, self._module = options, memory_bytes, module
         self._size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
         self._lock = threading.Lock()
         self._child: _Child | None = None
@@ -103,12 +105,14 @@ class Worker:
         """
         self._send(self._child or self._start(), dict(feeds), seconds, _RUNNING)
 
-    def finish(self) -> dict[str, Any]:
-        """The outputs of the run that has begun; errors as of `run`."""
+    def finish(self, show: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+        """The outputs of the run that has begun, whose texts are shown as they come; errors as of `run`."""
         child = self._child
         if child is None:
             raise WorkerDiedError(f"the process of the model {self._ended or 'has ended'} while {_RUNNING}.")
-        return self._receive(child, _RUNNING)[1]  # type: ignore[no-any-return]
+        while (answer := self._receive(child, _RUNNING))[0] == "shown":
+            show(str(answer[1]))
+        return answer[1]  # type: ignore[no-any-return]
 
     def fileno(self) -> int:
         """What can be read when `finish` will not wait."""
@@ -150,7 +154,7 @@ class Worker:
             self._end()
 
     def _start(self) -> _Child:
-        child = self._child = _Child()
+        child = self._child = _Child(self._module)
         told = (self._model, self._size, self._options, asdict(limits.DEFAULT), self._memory_bytes)
         seconds = native_limits(self._size)[0] * MOST_STRETCH
         self._send(child, told, seconds, _LOADING)
@@ -167,7 +171,7 @@ class Worker:
     def _receive(self, child: _Child, what: str) -> tuple[Any, ...]:
         with self._explained(what, child.seconds):
             answer: tuple[Any, ...] = child.channel.receive_arrays()
-        child.busy = False
+        child.busy = answer[0] == "shown"
         if answer[0] == "error":
             raise _error(*answer[1:])
         return answer
@@ -208,7 +212,7 @@ class _Child:
         loaded_bytes: of its memory, when the model was loaded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         connection, theirs = socket.socketpair()
         sending, receiving = Region(), Region()
         reader, self._control = os.pipe()
@@ -216,9 +220,7 @@ class _Child:
         nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         with theirs:
             # Ctrl-C in a terminal goes to all of a session: the parent ends its children itself.
-            self.process = start_python(
-                "onnxtool.runtime.worker.child", *passed, pass_fds=passed, start_new_session=True, **nowhere
-            )
+            self.process = start_python(module, *passed, pass_fds=passed, start_new_session=True, **nowhere)
         os.close(reader)
         self.channel = Channel(connection, sending, receiving)
         self.messages, self.busy, self.seconds = 0, False, 0.0
