@@ -55,7 +55,7 @@ def choose_batch(
     """
     if not all(s.shape and not isinstance(s.shape[0], int) for s in (*runner.inputs, *runner.outputs)):
         return BatchChoice(1, None, "the first dim of an input or output is fixed")
-    if dependence := row_dependence(model, _SIZES[0]):
+    if dependence := row_dependence(model, _SIZES[0]).reason:
         return BatchChoice(1, None, f"that rows are independent is not certified: {dependence}")
     best = BatchChoice(1, None, "")
     with ThreadPoolExecutor(concurrency) as threads:

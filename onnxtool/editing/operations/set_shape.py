@@ -27,7 +27,7 @@ from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 
 _BATCH_NAMES = ("n", "b", "bs", "bsz", "batch", "batch_size", "batchsize", "num_batch")
-_QUICK, _SIZES = (2, 3), (1, 2, 3, 5)
+_SIZES = (1, 2, 3, 5)
 
 
 class SetShape(Operation):
@@ -135,12 +135,12 @@ class SetShape(Operation):
         proof = self._proof
 
         def trial(attempt: ir.Model, state: Resizing) -> Fault | None:
-            fault = proof.fault(attempt, _QUICK, cases=proof.telling()) if proof is not None else None
+            fault = proof.trial(attempt) if proof is not None else None
             return fault or sizes.fault(attempt, state)
 
         grown, state = make_dynamic(model, self._dynamic, trial, proof, context)
         if proof is not None:
-            context.assume(proof.assumptions(grown, state))
+            context.assume(proof.assumptions(state))
         if context.reference is None:  # which would show a wrong number
             context.assume(BakedNumbers(grown, state, self._batch).assumptions())
         self._tell(state.rewritten)
@@ -165,7 +165,7 @@ class SetShape(Operation):
         claims, unproven, runs, largest = [], [], 0, 0.0
         if self._proof is not None:
             run = BatchRun(_SIZES)
-            fault = self._proof.fault(after, _SIZES, run, self._proof.telling())
+            fault = self._proof.final_fault(after, run)
             if fault is not None:
                 raise VerdictError(f"the proof fails: {fault.reason}. Nothing was written.")
             _name_outputs(after, run.axes, self._batch or "")

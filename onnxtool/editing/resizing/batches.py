@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.element_types import inferred
 from onnxtool.editing.resizing.resize_context import Resizing, node_label
+from onnxtool.equality.certificate.independent_rows import RowDependence
+from onnxtool.equality.certificate.models import certify_rows
 from onnxtool.equality.proof import Proof
 from onnxtool.equality.reference import Reference, precision_of
 from onnxtool.equality.rule.difference import agrees
@@ -33,6 +34,7 @@ from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner
 
 Axes = Mapping[str, int]
+_QUICK = (2, 3)
 _SOME = 100
 _NODE = re.compile(r"Name:\s*'([^']*)'")
 _ROWS = 3  # of such an input
@@ -148,6 +150,20 @@ class BatchProof:
         self._cases: dict[int, Case] = {}
         self._telling: list[Case] | None = None
         self._silent: dict[str, str] = {}
+        self._dependence = RowDependence("", decided=False)
+
+    def dependence(self, after: ir.Model) -> RowDependence:
+        """What exact arithmetic says of the rows of a model whose batch is dynamic."""
+        return certify_rows(self._model, after, self.batch, self.old)
+
+    def trial(self, after: ir.Model) -> Fault | None:
+        """What is wrong with an attempt: two quick batches, and more where exact arithmetic cannot decide it."""
+        fault = self.fault(after, _QUICK)
+        if fault is None:
+            self._dependence = self.dependence(after)
+            if not self._dependence.decided:
+                return self.fault(after, (), cases=self.telling())
+        return fault
 
     def _widen_integers(self) -> None:
         """Integers of which the graph says nothing lie in [0, 2) elsewhere; rows of few numbers are much alike."""
@@ -228,25 +244,32 @@ class BatchProof:
                     break
         return self._telling
 
-    def assumptions(self, after: ir.Model, state: Resizing) -> list[Assumption]:
-        """That rows are independent, where no run has shown it: of outputs, and at nodes that seem to mix them.
+    def assumptions(self, state: Resizing) -> list[Assumption]:
+        """That the rows of the last trial are independent, where exact arithmetic does not show it and runs cannot.
 
         Args:
-            after: the model whose batch is dynamic.
-            state: of its rewriting, which has recorded these nodes.
+            state: of its rewriting, which has recorded the nodes that seem to mix rows.
         """
-        dependent = dependent_values(after)
-        self.telling()
-        suspects = list(self.untested_suspects(after, state, dependent))
-        blame = ", ".join(dict.fromkeys(f"{node_label(n)} {why}" for n, why in state.suspects if n.graph is not None))
-        for name in (v.name or "" for v in after.graph.outputs):
-            if name in dependent and name in self._silent:
-                claim = f"each row of output {name!r} depends on its own row of the input alone"
-                reason = f"in every run it was {self._silent[name]}{f'; {blame}' if blame else ''}"
-                suspects.append(Assumption(claim, "unproven", reason))
-        return suspects
+        claim = "each row of {} depends on its own row of the input alone"
+        found = self._dependence
+        suspects = list(dict.fromkeys(f"{node_label(n)} {why}" for n, why in state.suspects if n.graph is not None))
+        blame = f"; {', '.join(suspects)}" if suspects else ""
+        if not found.reason:
+            return []
+        if found.decided:
+            return [Assumption(claim.format("an output"), "unproven", f"{found.reason}{blame}", found.node)]
+        if suspects and not self._silent:
+            return [Assumption(claim.format("an output"), "unproven", f"{found.reason}{blame}")]
+        return [
+            Assumption(claim.format(f"output {name!r}"), "unproven", f"in every run it was {why}{blame}")
+            for name, why in self._silent.items()
+        ]
 
     # -- judgement ------------------------------------------------------------------------------------------
+
+    def final_fault(self, after: ir.Model, run: BatchRun) -> Fault | None:
+        """What is wrong with the result, at all of a run's sizes and on the inputs that tell something."""
+        return self.fault(after, run.sizes, run, self._telling or ())
 
     def fault(
         self, after: ir.Model, sizes: Sequence[int], run: BatchRun | None = None, cases: Sequence[Case] = ()
@@ -298,42 +321,6 @@ class BatchProof:
         probes = [Probe(dict(case.feeds), reference.joined(case.rows, row)) for row in range(count)]
         rule = Rule(self.context.tolerance, names=("single rows", "the batch"))
         return Proof(right, probes, rule).judge_usual(runner)
-
-    def untested_suspects(self, after: ir.Model, state: Resizing, dependent: set[str]) -> Iterator[Assumption]:
-        """Nodes that seem to take one row for all, where all rows were alike in every run."""
-        for node, what in dict.fromkeys(state.suspects):
-            value, axes = node.inputs[0], state.changed(node.inputs[0])
-            if value is None or node.graph is None or value.name not in dependent or not axes:
-                continue
-            arrays = [self._inner(after, value.name, case) for case in (self.case(_ROWS), *self.telling())]
-            if not any(a is not None and a.shape[axes[0]] and _differ(np.moveaxis(a, axes[0], 0)) for a in arrays):
-                told = "in every run its rows were alike, or it could not be seen"
-                yield Assumption(f"it may be for each row although it {what}", "unproven", told, node_label(node))
-
-    def _inner(self, model: ir.Model, name: str, case: Case) -> np.ndarray | None:
-        """What an inner tensor holds."""
-        watched = inferred(model)
-        try:
-            value = next(v for n in watched.graph for v in n.outputs if v.name == name)
-            if not value.is_graph_output():
-                value.shape = None
-                watched.graph.outputs.append(value)
-            return np.asarray(OnnxRunner.open(watched, self.context.options).run(case.feeds)[name])
-        except (OnnxToolError, StopIteration, KeyError):
-            return case.feeds.get(name)
-
-
-def dependent_values(model: ir.Model) -> set[str]:
-    """The values that depend on what inputs hold, and not on their sizes alone."""
-    found = {v.name or "" for v in model.graph.inputs}
-    for node in model.graph:
-        read = {v.name for v in node.inputs if v is not None}
-        for item in node.attributes.values():
-            if item.type == ir.AttributeType.GRAPH and not item.is_ref():
-                read |= {v.name for inner in item.as_graph().all_nodes() for v in inner.inputs if v is not None}
-        if node.op_type not in ("Shape", "Size") and read & found:
-            found |= {v.name or "" for v in node.outputs}
-    return found
 
 
 def batch_axis(actual: np.ndarray, rows: Sequence[np.ndarray], old: int) -> tuple[int | None, bool]:

@@ -10,7 +10,6 @@ import onnx_ir as ir
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import inferred
 from onnxtool.editing.resizing.batches import BatchProof, Fault
-from onnxtool.editing.resizing.locate_batch_mixing import first_mixing
 from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
 from onnxtool.editing.resizing.rewrite import Dims, rewrite
 from onnxtool.errors import OnnxToolError, UnsupportedError
@@ -70,7 +69,7 @@ def make_dynamic(
     if first is None:
         assert baked is not None
         raise baked
-    raise UnsupportedError(_cause(*first, proof, context))
+    raise UnsupportedError(_cause(*first, proof))
 
 
 def _fix_defaults(model: ir.Model) -> None:
@@ -183,7 +182,7 @@ def _computed_indices(known: ir.Model, context: EditContext) -> dict[str, np.nda
     return {n: np.asarray(runs[0][n]) for n in names if np.array_equal(runs[0][n], runs[1][n])}
 
 
-def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | None, context: EditContext) -> str:
+def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | None) -> str:
     """One line that names the node."""
     named = next((n for n in model.graph.all_nodes() if fault.node and n.name == fault.node), None)
     where = node_label(named) if named is not None else None
@@ -192,7 +191,7 @@ def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | N
     if where is None and suspects:
         where = suspects[0]
     if where is None and proof is not None:
-        mixing = first_mixing(model, proof, fault.size, context)
+        mixing = proof.dependence(model).node
         where = f"{mixing} mixes the rows" if mixing else None
     elif suspects and where not in suspects:
         where = f"{where}, after {suspects[0]}"

@@ -88,6 +88,11 @@ def _recurrent(state: Resizing, node: ir.Node) -> None:
     _same_dims((0, batch, 4, 0), (0, batch, 5, batch), (0, batch, 6, batch))(state, node)
 
 
+def _reverse_sequence(state: Resizing, node: ir.Node) -> None:
+    """One length for each of the batch."""
+    _same_dims((0, attribute(node, "batch_axis", 1), 1, 0))(state, node)
+
+
 def _gather_elements(state: Resizing, node: ir.Node) -> None:
     data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
     if data is None or indices is None or len(data) != len(indices):
@@ -278,6 +283,7 @@ RULES: dict[str, Rule] = {
     "Concat": _concat,
     "GridSample": _same_dims((0, 0, 1, 0), (1, 0, 0, 0)),
     "NonMaxSuppression": _same_dims((0, 0, 1, 0), (1, 0, 0, 0)),
+    "ReverseSequence": _reverse_sequence,
     "GatherElements": _gather_elements,
     "ScatterElements": _gather_elements,
     "GatherND": _nd_indices,

@@ -1,7 +1,8 @@
 """Are the rows of a batch independent? Decided in exact arithmetic, at random points of a finite field.
 
-Two things are held at each size. The row of an output is what the model gives for that row alone. And no element of any
-tensor depends on two rows: a sum over the batch that is subtracted again is zero for exact numbers, not for floats.
+Two things are held at each size. The row of an output is what the model gives for that row alone, or what a model with
+a fixed batch gives. And no element of any tensor depends on two rows: a sum over the batch that is subtracted again is
+zero for exact numbers, not for floats.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -33,60 +35,101 @@ _EACH = 3  # rows of a batch that are each held against each other
 Feeds = Mapping[str, Value]
 
 
-def row_dependence(model: onnx.ModelProto, most: int, seconds: float = 20.0) -> str:
-    """What keeps the rows of a model from being certified as independent; "" where they are.
+@dataclass(frozen=True)
+class FixedBatch:
+    """A model as it was before its batch became dynamic.
+
+    Attributes:
+        model: with the data of its weights.
+        axes: input -> axis of the batch; the other inputs are the same for every row.
+        size: the batch that it has; a row is given as often.
+    """
+
+    model: onnx.ModelProto
+    axes: Mapping[str, int]
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class RowDependence:
+    """What keeps the rows of a model from being certified as independent.
+
+    Attributes:
+        reason: one line; "" where they are certified.
+        node: that mixes them, as messages call it; "" for none.
+        decided: False where the model could not be evaluated, so that nothing is known.
+    """
+
+    reason: str = ""
+    node: str = ""
+    decided: bool = True
+
+
+def row_dependence(
+    model: onnx.ModelProto, most: int, seconds: float = 20.0, fixed: FixedBatch | None = None
+) -> RowDependence:
+    """Decide whether the rows of a model's batch are independent.
 
     Args:
-        model: with the data of its weights.
+        model: with the data of its weights; its batch is dynamic.
         most: rows of the largest batch.
         seconds: that this may take; a model that takes longer is not certified.
+        fixed: the model whose rows are right; None for this one, with the batch first in all inputs and outputs.
     """
     until = time.monotonic() + seconds
     try:
-        batch = _batch_keys(model)
+        batch = _batch_keys(model, fixed)
         usual = usual_sizes(model, ())
         turning, unlike, _ = turning_sizes(model, model, usual[0], time.thread_time() + seconds / 4)
         if unlike is not None:
-            return "the shapes of its outputs differ from run to run"
-        tried: list[Sizes] = [{**sizes, **dict.fromkeys(batch, n)} for sizes in usual[:1] for n in (2, 3, most)]
-        tried += [{**sizes, **dict.fromkeys(batch, 2)} for sizes in usual[1 : 1 + _OTHER_SIZES]]
+            return RowDependence("the shapes of its outputs differ from run to run")
+        few = 3 if fixed and fixed.size == 2 else 2  # the fixed batch itself shows nothing
+        tried: list[Sizes] = [{**sizes, **dict.fromkeys(batch, n)} for sizes in usual[:1] for n in (few, 3, most)]
+        tried += [{**sizes, **dict.fromkeys(batch, few)} for sizes in usual[1 : 1 + _OTHER_SIZES]]
         for sizes in turning:
             rows = min(max(*(sizes[key] for key in batch), 2), most)
             tried.append({**sizes, **dict.fromkeys(batch, rows)})
+        tried = [s for s in tried if fixed is None or all(s[key] != fixed.size for key in batch)]
         for sizes in [s for i, s in enumerate(tried) if 0 not in s.values() and s not in tried[:i]]:
-            if reason := _Rows(model, sizes, batch, until).dependence():
-                return reason
+            found = _Rows(model, sizes, batch, until, fixed).dependence()
+            if found.reason:
+                return found
     except NotCoveredError as error:
-        return f"was not decided: {error}"
+        return RowDependence(f"was not decided: {error}", decided=False)
     except (MemoryError, RecursionError, OverflowError) as error:
-        return f"was not decided: {type(error).__name__}"
-    return ""
+        return RowDependence(f"was not decided: {type(error).__name__}", decided=False)
+    return RowDependence()
 
 
-def _batch_keys(model: onnx.ModelProto) -> set[str]:
-    """The dims that come first in the inputs."""
+def _batch_keys(model: onnx.ModelProto, fixed: FixedBatch | None) -> set[str]:
+    """The dims that hold the batch."""
     keys, others = set[str](), set[str]()
     for info in free_inputs(model):
         dims = info.type.tensor_type.shape.dim
-        if not dims or dims[0].HasField("dim_value"):
-            raise NotCoveredError(f"input {info.name!r} has a fixed first dim")
-        keys.add(dim_key(info, 0, dims[0]))
-        others |= {dim_key(info, k, d) for k, d in enumerate(dims) if k}
+        axis = fixed.axes.get(info.name) if fixed else 0
+        if axis is not None and (len(dims) <= axis or dims[axis].HasField("dim_value")):
+            raise NotCoveredError(f"input {info.name!r} has a fixed dim {axis}")
+        for k, dim in enumerate(dims):
+            if not dim.HasField("dim_value"):
+                (keys if k == axis else others).add(dim_key(info, k, dim))
     if not keys or keys & others:
-        raise NotCoveredError("the batch is not the first dim alone")
+        raise NotCoveredError("the batch is not one dim alone")
     return keys
 
 
 class _Rows:
     """A model at one size and one random point."""
 
-    def __init__(self, model: onnx.ModelProto, sizes: Sizes, batch: set[str], until: float) -> None:
-        self._model, self._sizes, self._until = model, sizes, until
+    def __init__(
+        self, model: onnx.ModelProto, sizes: Sizes, batch: set[str], until: float, fixed: FixedBatch | None
+    ) -> None:
+        self._model, self._sizes, self._until, self._fixed = model, sizes, until, fixed
+        self._axes = fixed.axes if fixed else {info.name: 0 for info in free_inputs(model)}
         self._count = sizes[next(iter(batch))]
         self._point = Field(secrets.randbits(48))
 
-    def dependence(self) -> str:
-        """The first node that mixes rows, or the output whose row is another one alone; "" for none."""
+    def dependence(self) -> RowDependence:
+        """The first node that mixes rows, or the output whose row is another one alone."""
         feeds = self._feeds("")
         other = self._feeds("other")
         expected, outputs = self._run(feeds)
@@ -97,24 +140,45 @@ class _Rows:
             rows = [secrets.randbelow(self._count)]
             groups = [rows, [row for row in range(self._count) if row != rows[0]]]
         for group in groups:
-            found, _ = self._run({name: _replaced(value, other[name], group) for name, value in feeds.items()})
+            found, _ = self._run(
+                {n: _replaced(v, other[n], group, self._axes[n]) if n in self._axes else v for n, v in feeds.items()}
+            )
             if len(found) != len(expected):
-                return "its steps depend on the rows"
+                return RowDependence("its steps depend on the rows")
             for index, ((node, was), (_, now)) in enumerate(zip(expected, found, strict=True)):
                 if was.shape != now.shape:
-                    return f"the shape of what {node} gives depends on the rows"
+                    return RowDependence(f"the shape of what {node} gives depends on the rows", node)
                 changed = was != now
                 if (changed & touched[index]).any():
-                    return f"{node} mixes the rows of a batch"
+                    return RowDependence(f"{node} mixes the rows of a batch", node)
                 touched[index] |= changed
         for row in rows:
-            _, alone = self._run({name: _cut(value, row) for name, value in feeds.items()})
+            alone = self._alone(feeds, row)
             for name, whole in outputs.items():
-                one = alone[name]
-                fits = whole.shape[:1] == (self._count,) and one.shape[:1] == (1,)
-                if not fits or not np.array_equal(whole[row : row + 1], one):
-                    return f"a row of output {name!r} is another one in a batch than alone"
-        return ""
+                if not self._holds(whole, alone[name], row):
+                    return RowDependence(f"a row of output {name!r} is another one in a batch than alone")
+        return RowDependence()
+
+    def _alone(self, feeds: Feeds, row: int) -> dict[str, np.ndarray]:
+        """What is right for one row."""
+        count = self._fixed.size if self._fixed else 1
+        cut = {n: _cut(v, row, count, self._axes[n]) if n in self._axes else v for n, v in feeds.items()}
+        return self._run(cut, self._fixed.model if self._fixed else self._model)[1]
+
+    def _holds(self, whole: np.ndarray, one: np.ndarray, row: int) -> bool:
+        """Whether an output of the batch has a row's part, or, if it may, is the same for every row."""
+        differ = [k for k, (m, n) in enumerate(zip(whole.shape, one.shape, strict=False)) if m != n]
+        if whole.ndim != one.ndim or len(differ) > 1:
+            return False
+        if not differ:
+            return self._fixed is not None and np.array_equal(whole, one)
+        axis, count = differ[0], self._fixed.size if self._fixed else 1
+        share = one.shape[axis] // count
+        fits = share * count == one.shape[axis] and share * self._count == whole.shape[axis]
+        if not fits or (self._fixed is None and (axis or share != 1)):
+            return False
+        part, own = np.take(whole, range(row * share, (row + 1) * share), axis), np.take(one, range(share), axis)
+        return np.array_equal(part, own)
 
     def _feeds(self, mark: str) -> dict[str, Value]:
         found = {}
@@ -125,7 +189,9 @@ class _Rows:
             found[info.name] = Value(self._point.draw(info.name + mark, shape), dtype, False)
         return found
 
-    def _run(self, feeds: Feeds) -> tuple[list[tuple[str, np.ndarray]], dict[str, np.ndarray]]:
+    def _run(
+        self, feeds: Feeds, model: onnx.ModelProto | None = None
+    ) -> tuple[list[tuple[str, np.ndarray]], dict[str, np.ndarray]]:
         """What every node gives, with its name, and the outputs."""
         seen = list[tuple[str, np.ndarray]]()
         count = 0
@@ -140,7 +206,7 @@ class _Rows:
                 raise NotCoveredError(f"its tensors have more than {_MOST_ELEMENTS} elements")
             seen.append((f"{node.op_type} {node.name or name!r}", data))
 
-        outputs = Interpreter(self._model, self._point, see=see).run(feeds)
+        outputs = Interpreter(model or self._model, self._point, see=see).run(feeds)
         return seen, {name: _data(value) for name, value in outputs.items()}
 
 
@@ -150,11 +216,11 @@ def _data(value: Item) -> np.ndarray:
     return value.data
 
 
-def _replaced(value: Value, other: Value, rows: list[int]) -> Value:
+def _replaced(value: Value, other: Value, rows: list[int], axis: int) -> Value:
     data = value.data.copy()
-    data[rows] = other.data[rows]
+    np.moveaxis(data, axis, 0)[rows] = np.moveaxis(other.data, axis, 0)[rows]
     return Value(data, value.dtype, False)
 
 
-def _cut(value: Value, row: int) -> Value:
-    return Value(value.data[row : row + 1], value.dtype, False)
+def _cut(value: Value, row: int, count: int, axis: int) -> Value:
+    return Value(np.repeat(np.take(value.data, [row], axis), count, axis), value.dtype, False)

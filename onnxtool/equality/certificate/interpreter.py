@@ -406,6 +406,8 @@ class Interpreter:
             )
             for v in inputs
         ]
+        if self._data_decides_shape(kind, inputs, attributes, count, domain):
+            raise NotCoveredError(f"{kind}, whose shape the data decides")
         try:
             shapes = self.by_reference(kind, trial, attributes, count, domain)
             others = self.by_reference(kind, [_otherwise(v) for v in trial], attributes, count, domain)
@@ -422,6 +424,23 @@ class Interpreter:
             for i, s in enumerate(_several(shapes))
         ]
         return tuple(found) if len(found) > 1 else found[0]
+
+    def _data_decides_shape(
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
+    ) -> bool:
+        """Whether ONNX's inference leaves a dim open although all shapes, and what is exact, are known."""
+        try:
+            schema = onnx.defs.get_schema(kind, self._opsets.get(domain, 1), domain)
+            node = self._as_node(kind, inputs, attributes, count, domain)
+            values = {f"i{i}": v for i, v in enumerate(inputs) if v is not None}
+            data = {n: numpy_helper.from_array(v.data) for n, v in values.items() if v.exact and not is_float(v.dtype)}
+            types = {n: _type_of(v) for n, v in values.items()}
+            imports = [helper.make_opsetid(d, v) for d, v in self._opsets.items()]
+            found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
+        except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, ValueError, TypeError, RuntimeError):
+            return False  # the two runs tell what can be told
+        shapes = [t.tensor_type.shape for t in found.values() if t.tensor_type.HasField("shape")]
+        return any(not d.HasField("dim_value") for shape in shapes for d in shape.dim)
 
     def _drawn(self, kind: str, inputs: list[Item], attributes: Attributes) -> Value:
         """The n-th random operator draws the same in each model, if it is of the same kind."""

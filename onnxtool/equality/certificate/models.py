@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.certificate.certify import certify
+from onnxtool.equality.certificate.independent_rows import FixedBatch, RowDependence, row_dependence
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.report.certificate import CertificateReport
@@ -40,3 +41,24 @@ def certify_models(
         return certify(io.to_proto(a), io.to_proto(b), examples, names=names, seconds=seconds, most=most)
     except (OnnxToolError, ValueError) as error:
         return CertificateReport(*names, "not tested", reason=str(error).splitlines()[0])
+
+
+def certify_rows(
+    before: ir.Model, after: ir.Model, batch: Mapping[str, int], size: int, seconds: float = 5.0
+) -> RowDependence:
+    """Whether a batch gives for each row what the model with a fixed batch gave for it alone.
+
+    Args:
+        before: the model whose batch is fixed.
+        after: the same one with a dynamic batch.
+        batch: input -> axis of the batch.
+        size: the fixed batch.
+        seconds: that this may take.
+    """
+    if 2 * io.weight_bytes(after) > _LARGE:
+        return RowDependence(f"was not decided: more than {_LARGE >> 20} MiB of weights", decided=False)
+    try:
+        with np.errstate(all="ignore"):
+            return row_dependence(io.to_proto(after), size + 4, seconds, FixedBatch(io.to_proto(before), batch, size))
+    except (OnnxToolError, ValueError) as error:
+        return RowDependence(f"was not decided: {str(error).splitlines()[0]}", decided=False)

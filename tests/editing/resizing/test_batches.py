@@ -106,3 +106,32 @@ def test_an_output_that_no_input_moves_is_the_same_for_every_row(edited: Editor)
     }"""
     made = edited(text, "set-shape=x:batch,4", weights={"w": np.ones(3, np.float32)})
     assert made.report.ok
+
+
+# Rows that meet only where usual inputs do not go; exact arithmetic shows it.
+SELDOM_MIXED = {
+    "a gate of row 0": "g = Gather<axis=0>(x, first) s = Sub(g, far) r = Relu(s) y = Add(x, r)",
+    "a gate of the largest": "g = ReduceMax(x, rows) s = Sub(g, far) r = Relu(s) y = Add(x, r)",
+    "NaN beyond a bound": "g = ReduceMax(x, rows) s = Sub(far, g) r = Sqrt(s) z = Mul(r, none) y = Add(x, z)",
+    "another branch": """g = ReduceMax<keepdims=0>(x) c = Greater(g, far)
+        y = If(c)<then_branch = a () => (float[n, 4] p) { p = Neg(x) },
+                  else_branch = b () => (float[n, 4] q) { q = Identity(x) }>""",
+}
+CONSTANTS = {"first": np.int64(0), "rows": np.int64([0]), "far": np.float32(100), "none": np.float32(0)}
+
+
+@pytest.mark.parametrize("name", SELDOM_MIXED)
+def test_rows_that_meet_at_values_which_no_run_has_are_refused(edited: Editor, tmp_path: Path, name: str) -> None:
+    text = f"g (float[1, 4] x) => (float[1, 4] y) {{ {SELDOM_MIXED[name]} }}"
+    with pytest.raises(OnnxToolError, match="depends on its own row of the input alone is assumed and not proven"):
+        edited(text, "set-shape=x:batch,4", weights=CONSTANTS)
+    assert not (tmp_path / "output.onnx").exists()
+
+
+def test_each_of_a_batch_is_reversed_as_the_one_was(edited: Editor) -> None:
+    text = """g (float[1, 4, 2] x) => (float[1, 4, 2] y) {
+        y = ReverseSequence<batch_axis=0, time_axis=1>(x, lengths)
+    }"""
+    made = edited(text, "set-shape=x:batch,4,2", weights={"lengths": np.int64([3])})
+    x = np.random.default_rng(0).standard_normal((3, 4, 2)).astype(np.float32)
+    np.testing.assert_array_equal(made.run(x=x)["y"], x[:, [2, 1, 0, 3]])

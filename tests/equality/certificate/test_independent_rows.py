@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from onnxtool.equality.certificate.independent_rows import row_dependence
+from onnxtool.equality.certificate.independent_rows import FixedBatch, RowDependence, row_dependence
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> m (float[n, 6] x) => (float[n, k] y) '
 
@@ -81,27 +81,52 @@ INDEPENDENT = {
 
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_rows_that_depend_on_each_other(name: str) -> None:
-    assert row_dependence(model(DEPENDENT[name]), 4)
+    assert row_dependence(model(DEPENDENT[name]), 4).reason
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_rows_that_do_not(name: str) -> None:
-    assert row_dependence(model(INDEPENDENT[name]), 4) == ""
+    assert row_dependence(model(INDEPENDENT[name]), 4).reason == ""
 
 
 def test_an_element_that_depends_on_two_rows_is_named() -> None:
-    assert "ReduceSum" in row_dependence(model(DEPENDENT["cancelled"]), 2)
+    assert "ReduceSum" in row_dependence(model(DEPENDENT["cancelled"]), 2).node
 
 
 def test_what_is_not_a_batch_is_not_certified() -> None:
     square = model("{ y = Relu(x) }", HEAD.replace("float[n, 6] x", "float[n, n] x"))
-    assert "first dim alone" in row_dependence(square, 4)
+    assert "one dim alone" in row_dependence(square, 4).reason
     fixed = model("{ y = Relu(x) }", HEAD.replace("float[n, 6] x", "float[2, 6] x"))
-    assert "fixed" in row_dependence(fixed, 4)
+    assert "fixed" in row_dependence(fixed, 4).reason
     # The rows agree in all but a size of the batch that is met at 4 rows.
     grows = (
         "<int64[1] b = {3}, int64[1] e = {9999}> { "
         + AXES
         + ("t = Slice(x, b, e, a) s = ReduceSum(t, a) y = Add(x, s) }")
     )
-    assert row_dependence(model(grows), 16)
+    assert row_dependence(model(grows), 16).reason
+
+
+def test_rows_are_those_of_the_model_with_a_fixed_batch_wherever_the_batch_is() -> None:
+    before = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]> g (float[3, 1] x) => (float[3, 1] y) '
+                                     "<float c = {2.0}> { y = Mul(x, c) }")  # fmt: skip
+    after, other = onnx.ModelProto(), onnx.ModelProto()
+    for made in (after, other):
+        made.CopyFrom(before)
+        made.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "batch"
+    fixed = FixedBatch(before, {"x": 1})
+    assert row_dependence(after, 4, fixed=fixed) == RowDependence()
+    other.graph.initializer[0].float_data[0] = 3.0
+    assert "another one" in row_dependence(other, 4, fixed=fixed).reason
+
+
+def test_a_shape_that_values_decide_is_not_taken_from_a_trial() -> None:
+    """The threshold leaves no box for the values of a trial, and everything is equal to an empty tensor."""
+    text = """<ir_version: 9, opset_import: ["" : 18]>
+    g (float[n, 6, 4] x, float[n, 2, 6] s) => (float[k, 3] y)
+    <int64[1] m = {3}, float[1] iou = {0.5}, float[1] least = {50.0}> {
+        i = NonMaxSuppression(x, s, m, iou, least) y = Cast<to=1>(i)
+    }"""
+    found = row_dependence(onnx.parser.parse_model(text), 4)
+    assert not found.decided
+    assert "the data decides" in found.reason
