@@ -64,6 +64,7 @@ class ServeOptions:
     Attributes:
         host: address to bind to; localhost unless told otherwise.
         port: 0 for any free one.
+        grpc_port: of the same protocol over gRPC; None for none.
         tokens: any of these must stand in a request's Authorization header; "TOKEN 10/s" limits how often. Empty for no
             such rule.
         allow_host: names, besides its own, that clients may call the server by and whose web pages may ask it.
@@ -85,6 +86,9 @@ class ServeOptions:
 
     host: str = option("127.0.0.1", "Address to bind to.", metavar="ADDRESS")
     port: int = option(8000, "Port; 0 takes any free one.", low=0, high=65535)
+    grpc_port: int | None = option(
+        None, "Port for the V2 protocol over gRPC; 0 takes any free one.", low=0, high=65535, place=1
+    )
     tokens: tuple[str, ...] = ()
     allow_host: tuple[str, ...] = option(
         (),

@@ -116,7 +116,7 @@ class App:
         self._options, self._metrics, self._log, self.state = options, metrics, log, state
         self._bodies = BodyReader(options.limits)
         self._routes: list[tuple[tuple[str, ...], str, str, Route]] = []
-        self._tokens = TokenCheck(options.tokens)
+        self.tokens = TokenCheck(options.tokens)
         self._origins = OriginCheck(options.host, options.allow_host)
 
     def route(self, method: str, path: str, target: Route) -> None:
@@ -143,13 +143,20 @@ class App:
         finally:
             self._bodies.release(request.held)
             self._metrics.in_flight.dec()
-            seconds = time.perf_counter() - began
-            self._metrics.request.labels(name, str(status)).observe(seconds)
-            self.state.served += 1
-            if self._options.access_log:
-                self._log.event(
-                    "request", method=request.method, path=scope["path"][:500], status=status, seconds=round(seconds, 6)
-                )
+            self.note_end(request.method, scope["path"][:500], name, status, time.perf_counter() - began)
+
+    def note_end(self, method: str, path: str, route: str, status: int, seconds: float) -> None:
+        """Count and log an answer."""
+        self._metrics.request.labels(route, str(status)).observe(seconds)
+        self.state.served += 1
+        if self._options.access_log:
+            self._log.event("request", method=method, path=path, status=status, seconds=round(seconds, 6))
+
+    def note_fault(self, route: str, fault: HttpError, error: BaseException) -> None:
+        """Count what a request has failed of, and log what is our own fault."""
+        if fault.status == 500:
+            self._log.event("error", "error", route=route, error=f"{type(error).__name__}: {error}"[:2000])
+        self._fail(fault.kind)
 
     async def _answer(self, request: Request) -> tuple[str, Answer]:
         name = "unknown"
@@ -157,15 +164,13 @@ class App:
             name, target = self._find(request)
             if name not in ("/v2/health/live", "/v2/health/ready"):
                 self._origins.verify(request.headers)
-                self._tokens.verify(request.headers.get(b"authorization", b""))
+                self.tokens.verify(request.headers.get(b"authorization", b""))
             return name, await target(request)
         except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # native code may raise what is no Exception, as Rust's panics are
             fault = as_http(error)
-            if fault.status == 500:
-                self._log.event("error", "error", route=name, error=f"{type(error).__name__}: {error}"[:2000])
-            self._fail(fault.kind)
+            self.note_fault(name, fault, error)
             told = openai_error(fault) if request.path[0] == "v1" else {"error": str(fault)}
             return name, json_answer(told, fault.status, fault.headers)
 

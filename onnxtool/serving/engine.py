@@ -19,6 +19,9 @@ from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.served_model import Cancellation, ServingRunner, Show
 
+# Takes what is called when a client closes its connection before its answer.
+WhenGone = Callable[[Callable[[], object]], None]
+
 
 @dataclass(eq=False)
 class _EngineJob:
@@ -93,7 +96,7 @@ class Engine:
         self,
         feeds: Feeds,
         seconds: float,
-        when_gone: Callable[[Callable[[], object]], None] | None = None,
+        when_gone: WhenGone | None = None,
         show: Show | None = None,
     ) -> dict[str, Any]:
         """One request.

@@ -17,6 +17,7 @@ from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.runtime.protocol_v2.tensors import (
     HEADER_LENGTH,
+    InferRequest,
     check_shared_dims,
     decode_plain,
     decode_request,
@@ -27,6 +28,7 @@ from onnxtool.runtime.protocol_v2.tensors import (
 from onnxtool.runtime.protocol_v2.uploads import form_file
 from onnxtool.runtime.runner import check_feeds
 from onnxtool.serving.app import Answer, App, Request, State, json_answer
+from onnxtool.serving.engine import WhenGone
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.forms import read_form, table_answer
 from onnxtool.serving.metrics import Metrics
@@ -35,7 +37,7 @@ from onnxtool.serving.repository import Repository, Served
 
 _HEADER = HEADER_LENGTH.lower().encode()
 _OCTETS = (b"content-type", b"application/octet-stream")
-_EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
+EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
 # Work on JSON above this size goes to a thread, so that other requests are not held up.
 _INLINE = 64 << 10
 
@@ -77,7 +79,7 @@ class InferenceRoutes:
         return Answer([self._metrics.text()], headers=((b"content-type", b"text/plain; version=0.0.4"),))
 
     async def _server(self, _: Request) -> Answer:
-        return json_answer({"name": "onnxtool", "version": __version__, "extensions": _EXTENSIONS})
+        return json_answer({"name": "onnxtool", "version": __version__, "extensions": EXTENSIONS})
 
     async def _list(self, _: Request) -> Answer:
         there = self._repository.versions().items()
@@ -141,19 +143,25 @@ class InferenceRoutes:
             asked = await asyncio.to_thread(decode_request, body, None)
         else:
             asked = decode_request(body, length)
+        parts, json_length = await self.infer(served, asked, request.when_gone)
+        if not json_length:
+            return Answer(parts)
+        return Answer(parts, headers=(_OCTETS, (_HEADER, str(json_length).encode())))
+
+    async def infer(
+        self, served: Served, asked: InferRequest, when_gone: WhenGone | None
+    ) -> tuple[list[bytes | memoryview], int]:
+        """Answer a request of the protocol, as of `encode_response`; `when_gone` as of `Engine.infer`."""
         labels = {o.name: o.columns for o in served.engine.model.outputs}
         for name in asked.outputs:
             if name not in labels:
                 raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(labels)}.")
-        outputs = await self._run(request, served, asked.feeds)
+        outputs = await self._run(served, asked.feeds, when_gone)
         head: dict[str, Any] = {"model_name": served.target.name, "model_version": served.target.version}
         if asked.id is not None:
             head["id"] = asked.id
         encode = partial(encode_response, head, outputs.items(), asked, labels)
-        parts, json_length = await asyncio.to_thread(encode) if asked.classes else encode()
-        if not json_length:
-            return Answer(parts)
-        return Answer(parts, headers=(_OCTETS, (_HEADER, str(json_length).encode())))
+        return await asyncio.to_thread(encode) if asked.classes else encode()
 
     async def _predict(self, request: Request) -> Answer:
         with self._repository.use(request.path[1] if len(request.path) > 1 else None) as served:
@@ -170,18 +178,18 @@ class InferenceRoutes:
         else:
             self._limit_json(len(body))
             feeds = await asyncio.to_thread(_read_plain, body, specs)
-        outputs = await self._run(request, served, feeds)
+        outputs = await self._run(served, feeds, request.when_gone)
         if request.headers.get(b"accept", b"").split(b";")[0].strip().lower() == b"text/csv":
             table = await asyncio.to_thread(table_answer, outputs, served.engine.model.outputs)
             return Answer([table], headers=((b"content-type", b"text/csv; charset=utf-8"),))
         return json_answer({name: to_lists(name, np.asarray(a)) for name, a in outputs.items()})
 
-    async def _run(self, request: Request, served: Served, feeds: Feeds) -> dict[str, Any]:
+    async def _run(self, served: Served, feeds: Feeds, when_gone: WhenGone | None) -> dict[str, Any]:
         specs = served.engine.model.inputs
         check_feeds(specs, feeds)
         check_shared_dims(feeds, shared_dims(specs))
         seconds = (served.target.options or self._options).limits.run_seconds
-        return await served.engine.infer(feeds, seconds, request.when_gone)
+        return await served.engine.infer(feeds, seconds, when_gone)
 
     def _limit_json(self, size: int) -> None:
         if size > self._options.limits.json_bytes:

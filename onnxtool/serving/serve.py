@@ -58,14 +58,19 @@ def serve(
     try:
         repository.load(targets)
         app = App(options, metrics, events, state)
-        InferenceRoutes(repository, options, metrics, state).add_to(app)
+        routes, calls = InferenceRoutes(repository, options, metrics, state), None
+        routes.add_to(app)
+        if options.grpc_port is not None:
+            from onnxtool.serving.grpc_service import GrpcService
+
+            calls = GrpcService(app, routes, repository, options)
         if any(t.is_bundle for t in targets):
             from onnxtool.serving.chat_routes import ChatRoutes
 
             ChatRoutes(repository, options).add_to(app)
         began = time.monotonic()
         watching = partial(repository.watch, lambda: find_versions(named, targets))
-        run(app, state, options, listener, events, None if options.reload == "off" else watching)
+        run(app, options, listener, events, None if options.reload == "off" else watching, calls)
     finally:
         listener.close()
         repository.close()

@@ -9,12 +9,23 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from onnxtool.errors import MissingExtraError, UsageError
 from onnxtool.options.serve import ServeOptions
-from onnxtool.serving.app import App, State
+from onnxtool.serving.app import App
 from onnxtool.serving.logs import Log
+
+
+class GrpcCalls(Protocol):
+    """Answers gRPC beside HTTP."""
+
+    async def start(self) -> int:
+        """Take calls; gives the port."""
+
+    async def stop(self) -> None:
+        """Take no more, and wait for those that were taken."""
+
 
 _BACKLOG = 2048
 # So long after the last connection was taken a connection may be silent before it is closed.
@@ -41,17 +52,27 @@ def bind(host: str, port: int) -> socket.socket:
 
 def run(
     app: App,
-    state: State,
     options: ServeOptions,
     listener: socket.socket,
     log: Log,
     background: Callable[[], Awaitable[None]] | None,
+    calls: GrpcCalls | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
 
+    Args:
+        app: what answers.
+        options: of the server.
+        listener: where it listens.
+        log: for its events.
+        background: what runs beside it.
+        calls: the same over gRPC.
+
     Raises:
         MissingExtraError: uvicorn is not installed.
+        UsageError: the certificate or the port for gRPC cannot be used.
     """
+    state = app.state
     try:
         import uvicorn
 
@@ -69,12 +90,13 @@ def run(
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            place: dict[str, Any] = {} if calls is None else {"grpc_port": await calls.start()}
             asyncio.get_running_loop().set_exception_handler(lambda _, context: _tell(context, log))
             state.ready = True
             self._background = None if background is None else asyncio.ensure_future(background())
             host, port = listener.getsockname()[:2]
             scheme = "https" if options.certificate else "http"
-            log.event("listening", url=f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+            log.event("listening", url=f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", **place)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             state.ready = False
@@ -84,6 +106,8 @@ def run(
             if not self.force_exit:
                 await asyncio.sleep(options.limits.drain_delay)
                 await self._close_door()
+            if calls is not None:
+                await calls.stop()
             state.draining = True
             until = time.monotonic() + _LINGER
             # What clients send on their open connections is answered, and that answer closes the connection.

@@ -145,7 +145,11 @@ def decode_request(body: bytes, header_length: int | None) -> InferRequest:
     Raises:
         InputError: malformed, or sizes that do not fit together.
     """
-    header, raw = _split(body, header_length)
+    return decode_header(*_split(body, header_length))
+
+
+def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
+    """Read a request from its JSON part and the bytes behind it; errors as of `decode_request`."""
     entries = header.get("inputs")
     if not isinstance(entries, list) or not entries:
         raise InputError("the request has no list 'inputs'.")
