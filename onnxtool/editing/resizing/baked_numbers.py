@@ -14,12 +14,13 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxtool.editing.resizing.growing_sums import GrowingSums
 from onnxtool.editing.resizing.resize_context import Resizing, node_label
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.symbolic_dims import Expr
 from onnxtool.model.operators.table import STANDARD, operator_of
-from onnxtool.model.operators.value_facts import elements_of, integers, sizes_of
+from onnxtool.model.operators.value_facts import Size, elements_of, integers, sizes_of
 from onnxtool.report.assumption import Assumption
 
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
@@ -47,10 +48,10 @@ class Lengths:
     roots: dict[int, str]
     inner: set[int] = field(default_factory=set)
 
-    def fits(self, number: float, *, whole: bool, close: float = 1e-6, telling: int = _TELLING) -> str:
+    def fits(self, number: float, *, whole: bool, close: float = 1e-6) -> str:
         """What a number may be made of: "1 / 40"; "" where nothing fits."""
         for size in (*self.roots, *sorted(self.inner - set(self.roots))):
-            if size < telling and size not in self.roots:
+            if size < _TELLING and size not in self.roots:
                 continue
             for told, value in _made_of(size, whole=whole, root=size in self.roots):
                 if abs(abs(number) - value) <= close * value:
@@ -111,8 +112,8 @@ class BakedNumbers:
     def __init__(self, model: ir.Model, state: Resizing, batch: str | None) -> None:
         self._model, self._state, self._batch = model, state, batch
         self._lengths = Lengths({n: s for s, n in state.old.roots.items() if s != batch})
-        self._summed: set[ir.Value] = set()  # what a sum over the dim has gone into
-        self._sums: set[ir.Value] = set()  # such a sum itself, scaled or in another shape
+        self._sums = GrowingSums(self._axes)
+        self._means: set[ir.Value] = set()  # over the dim, scaled or in another shape
         self._found: list[Assumption] = []
         for node in walk(model.graph):
             for value in (*node.inputs, *node.outputs):
@@ -135,7 +136,7 @@ class BakedNumbers:
                 self._assume(node, "the function has no number that is made of the old size")
             self._places(node)
             self._amounts(node)
-            self._follow_sums(node)
+            self._follow_means(node)
         return list(dict.fromkeys(self._found))
 
     # -- what changes ---------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ class BakedNumbers:
 
     def _reshape(self, node: ir.Node, axes: dict[int, int]) -> None:
         data = sizes_of(node.inputs[0]) or ()
-        still = prod(d for d in data if isinstance(d, int)) or 1
+        still = prod(d if isinstance(d, int) else _factor(d) for d in data) or 1
         items = elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
         target = items.elements if items is not None else attribute(node, "shape", ())
         for number in target:
@@ -302,7 +303,10 @@ class BakedNumbers:
             if not 0 <= place < min(rank, len(kernel)) or axis >= len(after) or kernel[place] == 1:
                 continue
             adaptive = "Pool" in node.op_type and kernel[place] == strides[place] and after[axis] <= _WHOLE_WINDOWS
-            if after[axis] == 1 or (adaptive and size % kernel[place] == 0):
+            part = (
+                "Pool" in node.op_type and kernel[place] >= _ALIGNED and self._lengths.fits(kernel[place], whole=True)
+            )
+            if after[axis] == 1 or (adaptive and size % kernel[place] == 0) or part:
                 self._assume(node, f"a kernel of {kernel[place]} over a dim of {size} is the same at every size")
             if pads[place] != pads[place + rank]:
                 self._assume(
@@ -314,36 +318,44 @@ class BakedNumbers:
     def _amounts(self, node: ir.Node) -> None:
         """Constants that a node computes with."""
         operator = operator_of(node)
+        if operator.compares:
+            self._decision(node)
         if operator.integer != "no" or (node.domain in STANDARD and node.op_type in self._rules()):
             return
-        summed = any(v in self._summed for v in node.inputs)
-        scales = node.op_type in ("Mul", "Div") and any(v in self._sums for v in node.inputs)
+        scales = node.op_type in ("Mul", "Div") and any(v in self._means for v in node.inputs)
         for value, name in zip(node.inputs, _operand_names(node), strict=False):
             array = _small_constant(value) if name not in _AXES else None
             if array is None or array.dtype.kind not in "iuf":
                 continue
             for number in np.unique(array):
-                self._amount(node, number, array.dtype, summed=summed, name=value.name if value is not None else "")
+                self._amount(node, number, array.dtype, name=value.name if value is not None else "")
                 if scales and (told := self._lengths.shares(float(number))):
-                    self._assume(node, f"{number:.6g}, a scale of a sum, is not {told}, made of the old size")
+                    self._assume(node, f"{number:.6g}, a scale of a mean, is not {told}, made of the old size")
         for item in node.attributes.values():
             scales = item.type == ir.AttributeType.FLOAT and (operator.accumulates or item.name in ("alpha", "scale"))
             if scales and not item.is_ref():
-                self._amount(node, item.as_float(), np.dtype(np.float32), summed=summed, name=item.name)
+                self._amount(node, item.as_float(), np.dtype(np.float32), name=item.name)
 
-    def _amount(self, node: ir.Node, number: float, dtype: np.dtype, *, summed: bool, name: str | None) -> None:
+    def _decision(self, node: ir.Node) -> None:
+        """A size that is compared with a number: what follows was never seen beyond that number."""
+        elements = [found.elements for v in node.inputs if (found := elements_of(v)) is not None]
+        numbers = [e for known in elements for e in known if isinstance(e, int) and e > 1]
+        if numbers and any(self._follows(e) for known in elements for e in known):
+            self._assume(node, f"{numbers[0]}, with which a size is compared, is not made of the old size")
+
+    def _amount(self, node: ir.Node, number: float, dtype: np.dtype, *, name: str | None) -> None:
         if not np.isfinite(number) or number == 0:
             return
         whole = dtype.kind in "iu"
         if whole and abs(number) < _TELLING:
             return
         close = 0.0 if whole else _CLOSE.get(dtype, 1e-3)
-        told = self._lengths.fits(float(number), whole=whole, close=close, telling=2 if summed else _TELLING)
+        told = self._lengths.fits(float(number), whole=whole, close=close)
         if told and abs(number) != 1:
             self._assume(node, f"{number:.6g} ({name}) is not {told}, made of the old size")
 
-    def _follow_sums(self, node: ir.Node) -> None:
-        """Note what a sum over the dim goes into, and over how many elements it went."""
+    def _follow_means(self, node: ir.Node) -> None:
+        """Note over how many elements a node reduces, and what a mean goes into."""
         source = node.inputs[0] if node.inputs else None
         axes = self._axes(source)
         if operator_of(node).shape == "reduce" and axes:
@@ -352,13 +364,19 @@ class BakedNumbers:
             gone = [a % len(old) for a in reduced] if reduced is not None else range(len(old))
             if any(a in axes for a in gone):
                 self._lengths.inner.add(prod(old[a] for a in gone))
-                self._summed |= set(node.outputs)
-                self._sums |= set(node.outputs)
-        elif any(v in self._summed for v in node.inputs):
-            self._summed |= set(node.outputs)
-            moves = operator_of(node).moves or node.op_type in ("Mul", "Div", "Sqrt", "Cast")
-            if moves and any(v in self._sums for v in node.inputs):
-                self._sums |= set(node.outputs)
+                self._means |= set(node.outputs)
+        elif any(v in self._means for v in node.inputs) and (
+            operator_of(node).moves or node.op_type in ("Mul", "Div", "Sqrt", "Cast")
+        ):
+            self._means |= set(node.outputs)
+        met = self._sums.meets(node)
+        if met is not None:
+            self._assume(node, f"{met.name!r}, which meets a sum over the dim, is not made of the old size")
+
+
+def _factor(size: Size) -> int:
+    """What a dim is a multiple of: 3 for 3 * length."""
+    return size.terms[0][1] if isinstance(size, Expr) and len(size.terms) == 1 else 1
 
 
 def _small_constant(value: ir.Value | None) -> np.ndarray | None:

@@ -174,6 +174,27 @@ BAKED = {
     "every tenth part": net(
         "y = Slice(x, b, e, axis, s)", "Slice", b=i64(0), e=i64(2**40), axis=AXIS, s=lambda n: i64(n // 10)
     ),
+    "a mean with its divisor in the weights": net(
+        SUM + "y = MatMul(s, w)", "MatMul", axis=AXIS, w=lambda n: np.eye(3, dtype=np.float32) / n
+    ),
+    "a gram matrix with its divisor in the weights": net(
+        TURNED + "g = MatMul(t, x) y = MatMul(g, w)", "MatMul", w=lambda n: np.eye(3, dtype=np.float32) / n
+    ),
+    "the end of a running sum": net(
+        "c = CumSum(x, at) l = Slice(c, b, e, axis) y = Mul(l, w)", "Mul", at=np.int64(1), b=i64(-1), e=i64(2**40),
+        axis=AXIS, w=lambda n: np.float32([3, 5, 7]) / n,
+    ),
+    "a mean of exponentials": net(
+        "s = ReduceLogSumExp<keepdims=0>(x, axis) y = Add(s, c)", "Add", axis=AXIS,
+        c=lambda n: np.float32([1, 2, 3]) - np.float32(log(n)),
+    ),
+    "a decision on the length": net(
+        """n = Shape<start=1, end=2>(x) o = Greater(n, l) c = Squeeze(o)
+        y = If(c)<then_branch = a () => (float[a, b, 3] p) { p = Neg(x) },
+                  else_branch = b () => (float[a, b, 3] q) { q = Identity(x) }>""",
+        "Greater", l=lambda n: i64(n * 7 // 10),
+    ),
+    "a pool over half of it": net(lambda n: TURNED + f"y = AveragePool<kernel_shape=[{n // 2}]>(t)", "AveragePool"),
     "cut to a constant in front": net(
         "a = Reshape(x, s) y = ReduceSum<keepdims=0>(a, axis)", "Reshape", s=lambda n: i64(n // 4, 12), axis=AXIS
     ),
@@ -193,6 +214,27 @@ RIGHT = {
         "q = Add(x, p) y = Neg(q)", p=lambda n: np.zeros((1, n, 3), np.float32)
     ),
     "a gate and a scale of its own": net("a = Mul(x, c) b = Sigmoid(a) y = Mul(x, b)", c=np.float32(1.702)),
+    "a mean of what a mask leaves": net(
+        """m = Sigmoid(x) q = Mul(x, m) s = ReduceSum<keepdims=0>(q, axis) n = ReduceSum<keepdims=0>(m, axis)
+        d = Clip(n, least) a = Div(s, d) y = MatMul(a, w)""",
+        axis=AXIS, least=np.float32(1e-9), w=np.eye(3, dtype=np.float32) / 7,
+    ),
+    "a sum that attention has weighted": net(
+        "p = Softmax<axis=1>(x) q = Mul(p, x) s = ReduceSum<keepdims=0>(q, axis) y = MatMul(s, w)",
+        axis=AXIS, w=np.eye(3, dtype=np.float32) / 7,
+    ),
+    "linear attention": net(
+        """k = Sigmoid(x) kt = Transpose<perm=[0, 2, 1]>(k) kv = MatMul(kt, x) q = MatMul(k, kv)
+        s = ReduceSum(k, axis) st = Transpose<perm=[0, 2, 1]>(s) n = MatMul(k, st) e = Add(n, tiny) a = Div(q, e)
+        y = MatMul(a, w)""",
+        axis=AXIS, tiny=np.float32(1e-6), w=np.eye(3, dtype=np.float32) / 7,
+    ),
+    "a norm over the length": net("n = ReduceL2(x, axis) d = Div(x, n) y = Mul(d, c)", axis=AXIS, c=np.float32(7)),
+    "groups of channels": net(
+        TURNED + "r = Reshape(t, g) i = InstanceNormalization(r, s, b) y = Reshape(i, o)", g=i64(1, 1, -1),
+        s=np.float32([2]), b=np.float32([1]), o=lambda n: i64(1, 3, n),
+    ),
+    "a sum": net("y = ReduceSum<keepdims=0>(x, axis)", axis=AXIS),
     "a maximum": net(TURNED + "y = GlobalMaxPool(t)"),
     "a norm": net(
         "y = LayerNormalization<axis=-1>(x, w)", w=np.float32([1, 2, 3]),
