@@ -136,6 +136,20 @@ def share(called: str, value: str | float) -> float:
     return number
 
 
+def count_or_auto(called: str, value: str | int) -> int | None:
+    """Read "4" as 4 and "auto" as None.
+
+    Raises:
+        UsageError: neither, or less than 1.
+    """
+    if value == "auto":
+        return None
+    text = str(value)
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= 256:
+        raise UsageError(f"{called} {text[:40]}: must be auto, or a whole number from 1 to 256.")
+    return int(text)
+
+
 def counts(called: str, value: str | int) -> tuple[int, ...]:
     """Read "1,8" as (1, 8), each once.
 
@@ -245,6 +259,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "share": share,
     "percentage": percentage,
     "counts": counts,
+    "count or auto": count_or_auto,
     "names": _names,
     "ids": _ids,
     "arguments": _arguments,

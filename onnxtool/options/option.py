@@ -23,11 +23,12 @@ Kind = Literal[
     "flag", "count", "integer", "number", "numbers", "text", "texts", "path", "paths", "choice",
     # A text that is read further: 64MB; 0.01 or 1%; 5%; "1,8"; "A,B"; ID[,ID]; NAME=VALUE; NAME=FILE; ...
     "size", "share", "percentage", "counts", "names", "ids", "arguments", "files", "shapes", "shapes by name", "dtypes",
-    "tolerances", "sample",
+    "tolerances", "sample", "count or auto",
 ]  # fmt: skip
 # What the command line hands over for each kind, and what a build file holds.
 _TYPES: Mapping[Kind, tuple[Any, str]] = {
     **dict.fromkeys(("text", "choice", "percentage", "counts", "names"), (str, "text")),
+    "count or auto": (str, "any"),
     **dict.fromkeys(
         ("texts", "ids", "files", "shapes", "shapes by name", "dtypes", "tolerances"), (list[str], "texts")
     ),

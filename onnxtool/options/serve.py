@@ -71,11 +71,13 @@ class ServeOptions:
         certificate, key: PEM files for TLS.
         limits: what requests may take.
         session: how models are run.
-        workers: processes of each model, with one run at a time in each; the cores are shared among them.
+        workers: processes of each model, with one run at a time in each; the cores are shared among them. None measures
+            when a model is loaded whether one for each core answers more requests than one for all.
         in_process: run models in the process that speaks HTTP: a crash of a model then ends the server.
         concurrency: runs of one model at a time with `in_process`; None for what fits the cores.
         batching: "off" runs every request alone; "auto" joins requests that wait, for models whose rows are certified
             as independent and on which that was measured to gain.
+        warm_up: runs on random inputs before a model is served.
         max_delay: seconds that a request may wait for others that it is joined to.
         model_control: requests may load and unload models.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
@@ -100,7 +102,14 @@ class ServeOptions:
     key: Path | None = option(None, "Its private key.", "--tls-key", metavar="FILE.pem", place=2)
     limits: ServeLimits = ServeLimits()
     session: SessionOptions = DEFAULT
-    workers: int = option(1, "Processes of each model; each runs one request at a time.", low=1, high=256, place=2)
+    workers: int | None = option(
+        1,
+        "Processes of each model; each runs one request at a time. auto: one for each core, where that was measured to "
+        "gain.",
+        kind="count or auto",
+        metavar="N|auto",
+        place=2,
+    )
     in_process: bool = option(
         False, "Run models in the server's own process. A model that crashes then ends the server.", place=2
     )
@@ -112,6 +121,7 @@ class ServeOptions:
         choices=Batching,
         place=2,
     )
+    warm_up: int = option(1, "Runs on random inputs before a model is served.", low=0, high=1000, place=4)
     max_delay: float = option(
         0.0,
         "With --batching auto, let a request wait so long for others to be joined to.",
@@ -139,7 +149,8 @@ class ServeCommand(ServeOptions, ServeLimits, Runtime, Shown):
 
     models: tuple[str, ...] = option(
         MISSING,
-        "PATH, NAME=PATH or NAME:VERSION=PATH of an .onnx file, a bundle, or a folder with 1/model.onnx.",
+        "PATH, NAME=PATH or NAME:VERSION=PATH of an .onnx file, a bundle, or a folder with 1/model.onnx; or a "
+        "serve.toml.",
         argument=True,
         metavar="MODEL...",
     )
@@ -147,3 +158,10 @@ class ServeCommand(ServeOptions, ServeLimits, Runtime, Shown):
         None, "Requests must bear one of the tokens in this file, one a line; TOKEN 10/s limits its rate.", place=1
     )
     custom_op_library: tuple[Path, ...] = CUSTOM_OPS(place=80)
+
+
+# What a model may have of its own, in its table of serve.toml.
+OF_MODEL = frozenset(
+    {"workers", "in_process", "concurrency", "batching", "max_delay", "warm_up", "reload", "queue", "run_seconds"}
+    | {"provider", "ep_library", "threads", "custom_op_library"}
+)

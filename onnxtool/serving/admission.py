@@ -177,10 +177,13 @@ def failure(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -
         return lines[-1].removeprefix("error: ")[:300] if lines else f"exit code {done.returncode}"
 
 
-def warm_up(model: ServingRunner) -> None:
-    """One run on random inputs, so that the first request does not pay for it; models that take none are left."""
+def warm_up(model: ServingRunner, runs: int) -> None:
+    """Run a model on random inputs, so that the first request does not pay for it; models that take none are left."""
     with suppress(InputError, UnsupportedError):
-        find_probes(model, model.inputs, 0, wanted=1, batch=1)
+        if runs:
+            probe = find_probes(model, model.inputs, 0, wanted=1, batch=1)[0]
+            for _ in range(runs - 1):
+                model.run(probe.feeds)
 
 
 def verify_protocol(path: Path, model: ServingRunner) -> None:

@@ -18,6 +18,7 @@ from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.tensors import BYTES, tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.worker.errors import WorkerDiedError
 from onnxtool.serving.admission import (
     BundleTexts,
     PrivateCopy,
@@ -34,7 +35,7 @@ from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, LocalTexts, ServingRunner, WorkerPool
+from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, LocalTexts, ServingRunner, WorkerPool, measured_pool
 from onnxtool.serving.targets import ServeTarget
 
 
@@ -181,7 +182,10 @@ class Repository:
         """Load what there is now, hold it against what is served, and serve it."""
         before, old = file_signature(slot.target.path), slot.served
         try:
-            slot.served = self._loaded(slot.target, old)
+            try:
+                slot.served = self._loaded(slot.target, old)
+            except WorkerDiedError:  # `check` has run the model: somebody else may have ended its process
+                slot.served = self._loaded(slot.target, old)
         except Exception as error:
             told = isinstance(error, OnnxToolError)
             slot.refused, slot.reason = before, str(error) if told else f"{type(error).__name__}: {error}"
@@ -324,7 +328,7 @@ class Repository:
             undone.callback(model.close)
             if texts is None:
                 verify_protocol(target.path, model)
-                warm_up(model)
+                warm_up(model, options.warm_up)
             if old is not None:
                 succeed(old.engine.model, model, target.path)
                 if texts is not None and old.texts is not None:
@@ -347,14 +351,22 @@ class Repository:
             self._metrics.deaths.labels(*names.values()).inc()
             self._log.event("worker_died", "error", **names, reason=reason)
 
-        count, kind = options.workers, dict[str, Any]()
+        kind: dict[str, Any] = {}
         if texts is not None:
             from onnxtool.generation.text_process import MODULE, text_bytes
 
             kind = {"module": MODULE, "memory_bytes": text_bytes(texts.bundle)}
-        if count > 1 and session.threads is None:
-            session = replace(session, threads=max(1, cpu.usable_cores() // count))
-        return WorkerPool(copy.path, session, count, options.limits.run_seconds, died, **kind)
+
+        def pool(count: int) -> WorkerPool:
+            threads = max(1, cpu.usable_cores() // count) if count > 1 and session.threads is None else session.threads
+            seconds = options.limits.run_seconds
+            return WorkerPool(copy.path, replace(session, threads=threads), count, seconds, died, **kind)
+
+        if options.workers is not None or texts is not None:
+            return pool(options.workers or 1)
+        found, gain = measured_pool(pool, cpu.usable_cores())
+        self._log.event("workers", **names, count=found.count, gain=gain)
+        return found
 
     def _engine(
         self,
@@ -364,10 +376,9 @@ class Repository:
         texts: BundleTexts | None,
         options: ServeOptions,
     ) -> Engine:
-        concurrency = options.workers
-        if isinstance(model, LocalModel):
-            most = options.concurrency or max(1, min(4, cpu.usable_cores()))
-            concurrency = most if texts is None else 1
+        concurrency = model.count if isinstance(model, WorkerPool) else 1
+        if isinstance(model, LocalModel) and texts is None:
+            concurrency = options.concurrency or max(1, min(4, cpu.usable_cores()))
         choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
         if options.batching == "auto" and texts is None:
             choice = choose_batch(model, onnx.load(copy.path), concurrency=concurrency)

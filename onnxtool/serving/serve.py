@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import IO
 
 from onnxtool.errors import UsageError
@@ -25,6 +26,7 @@ def serve(
     models: str | Sequence[str],
     *,
     options: ServeOptions = ServeOptions(),  # noqa: B008  (frozen)
+    own: Mapping[str, ServeOptions] = MappingProxyType({}),
     log: IO[str] | None = None,
 ) -> ServeReport:
     """Serve models over HTTP until SIGTERM or SIGINT.
@@ -33,6 +35,7 @@ def serve(
         models: each PATH, NAME=PATH or NAME:VERSION=PATH: an .onnx file, a bundle, or a folder with versions of a
             model as 1/model.onnx, 2/model.onnx.
         options: address, limits, how to run.
+        own: options of single models, by what `models` says of them; what is not of a model is the server's.
         log: where events go, one JSON object a line; stderr unless given.
 
     Returns:
@@ -46,7 +49,7 @@ def serve(
     if (options.certificate is None) != (options.key is None):
         raise UsageError("TLS takes both a certificate and its key.")
     named = [str(m) for m in ([models] if isinstance(models, str) else models)]
-    targets = parse_targets(named)
+    targets = parse_targets(named, own)
     if not targets:
         raise UsageError("serve needs at least one model.")
     events, metrics, state = Log(log), Metrics(), State()
@@ -69,7 +72,7 @@ def serve(
 
             ChatRoutes(repository, options).add_to(app)
         began = time.monotonic()
-        watching = partial(repository.watch, lambda: find_versions(named, targets))
+        watching = partial(repository.watch, lambda: find_versions(named, targets, own))
         run(app, options, listener, events, None if options.reload == "off" else watching, calls)
     finally:
         listener.close()

@@ -9,7 +9,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +23,10 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.empty_inputs import empty_sizes
 from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session.session import classify, first_line
+from onnxtool.runtime.timing.timing import measure
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.serving.faults import HttpError
 
@@ -40,6 +44,7 @@ _KEPT_BYTES, _BETWEEN = 512 << 20, 30.0
 _LOOK = 0.2  # seconds between two looks at it
 _INLINE = 1 << 20  # larger inputs are handed over by a thread
 _RETRY_SECONDS = 1.0
+_WORTH = 1.2  # times the requests of one process, from which on several are worth their memory
 
 OnDeath = Callable[[str], None]
 Show = Callable[[str], None]
@@ -159,7 +164,12 @@ class LocalTexts(LocalModel):
 
 
 class WorkerPool:
-    """A model in processes of its own, one run at a time in each."""
+    """A model in processes of its own, one run at a time in each.
+
+    Attributes:
+        inputs, outputs: of the model.
+        count: of the processes.
+    """
 
     def __init__(
         self, path: Path, options: SessionOptions, count: int, seconds: float, died: OnDeath, **kind: Any
@@ -177,7 +187,7 @@ class WorkerPool:
         Raises:
             OnnxToolError: the model cannot be loaded.
         """
-        self._seconds, self._died, self._closed = seconds, died, False
+        self._seconds, self._died, self._closed, self.count = seconds, died, False, count
         self._workers = [Worker(path, options, **kind) for _ in range(count)]
         self.inputs, self.outputs = self._workers[0].inputs, self._workers[0].outputs
         self._free = queue.SimpleQueue[Worker]()
@@ -332,6 +342,37 @@ class WorkerPool:
                 break
         if self._closed:  # while it was started
             worker.close()
+
+
+def measured_pool(make: Callable[[int], WorkerPool], most: int) -> tuple[WorkerPool, float | None]:
+    """One process, or `most` of them: that which answers more requests a second on this machine.
+
+    Args:
+        make: starts so many processes.
+        most: of them.
+
+    Returns:
+        The processes, and how many times the requests of one `most` of them answer; None where that was not measured.
+    """
+    one = make(1)
+    if most == 1:
+        return one, None
+    try:
+        feeds = find_probes(one, one.inputs, 0, wanted=1, batch=1)[0].feeds
+    except OnnxToolError:
+        return one, None
+    several = make(most)
+    with ThreadPoolExecutor(2 * most) as threads:
+
+        def answer(pool: WorkerPool) -> object:
+            return list(threads.map(pool.run, [feeds] * (4 * most)))
+
+        calls = [partial(answer, one), partial(answer, several)]
+        single, shared = measure(calls, budget=1.0, minimum=3, maximum=100, warmup=1)
+    gain = single.median / shared.median
+    kept, other = (several, one) if gain >= _WORTH else (one, several)
+    other.close()
+    return kept, round(gain, 2)
 
 
 def _digest(feeds: Feeds) -> bytes:

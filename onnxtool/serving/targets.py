@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.options.serve import ServeOptions
@@ -39,24 +40,32 @@ class ServeTarget:
         return self.path.is_dir()
 
 
-def find_versions(texts: Sequence[str], last: Sequence[ServeTarget]) -> tuple[ServeTarget, ...]:
+def find_versions(
+    texts: Sequence[str], last: Sequence[ServeTarget], own: Mapping[str, ServeOptions]
+) -> tuple[ServeTarget, ...]:
     """What is to be served now: folders with versions are read again, all else stays.
 
     Args:
-        texts: as of `parse_targets`.
+        texts, own: as of `parse_targets`.
         last: what it gave before.
     """
     found = list[ServeTarget]()
     for text in texts:
         try:
-            found += parse_targets([text])
+            found += parse_targets([text], own)
         except (OnnxToolError, OSError):  # a file that is gone, or a folder that cannot be read now
             found += [t for t in last if t.text == text]
     return tuple(found)
 
 
-def parse_targets(texts: Sequence[str]) -> tuple[ServeTarget, ...]:
+def parse_targets(
+    texts: Sequence[str], own: Mapping[str, ServeOptions] = MappingProxyType({})
+) -> tuple[ServeTarget, ...]:
     """Read PATH, NAME=PATH and NAME:VERSION=PATH; a folder with numbered folders holds versions of one model.
+
+    Args:
+        texts: as they are written.
+        own: options of single models, by these texts.
 
     Raises:
         UsageError: two models of one name and version, or a name that does not fit into a URL.
@@ -72,7 +81,7 @@ def parse_targets(texts: Sequence[str]) -> tuple[ServeTarget, ...]:
             name, version, path = "", "", Path(text)
         if not path.exists():
             raise InputError(f"{path}: no such file.")
-        found += [replace(t, text=text) for t in _versions(path, name, version)]
+        found += [replace(t, text=text, options=own.get(text)) for t in _versions(path, name, version)]
     seen = set()
     for target in found:
         if not target.name or not _fits_url(target.name + target.version) or not target.version:

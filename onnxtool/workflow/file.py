@@ -66,17 +66,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     if path in above:
         chain = " -> ".join(p.name for p in (*above[above.index(path) :], path))
         raise UsageError(f"{path.name}: files include each other: {chain}.")
-    try:
-        table = _expanded(tomllib.loads(path.read_text(encoding="utf-8-sig")), path.name)
-    except FileNotFoundError as error:
-        advice = "" if above else " `onnxtool init SOURCE...` writes a first one."
-        raise InputError(f"{path.name}: no such file.{advice}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name}: cannot be read ({error}).") from error
-    except ValueError as error:  # numbers of thousands of digits too
-        raise InputError(f"{path.name}: this is not TOML: {str(error).removesuffix('.')}.") from error
-    except RecursionError as error:
-        raise InputError(f"{path.name}: its tables or lists are nested too deeply.") from error
+    table = read_toml(path, "" if above else " `onnxtool init SOURCE...` writes a first one.")
     _check(path.name, table)
     included = table.pop("include", [])
     merged: dict[str, Any] = {}
@@ -84,6 +74,29 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         _merge(merged, _read((path.parent / name).absolute(), (*above, path)))
     _merge(merged, table)
     return merged
+
+
+def read_toml(path: Path, advice: str) -> dict[str, Any]:
+    """A TOML file, with ${NAME} and ${NAME:-otherwise} replaced from the environment.
+
+    Args:
+        path: the file.
+        advice: what is said where there is none.
+
+    Raises:
+        InputError: no such file, or it is not TOML.
+        UsageError: a variable that is not set.
+    """
+    try:
+        return _expanded(tomllib.loads(path.read_text(encoding="utf-8-sig")), path.name)  # type: ignore[no-any-return]
+    except FileNotFoundError as error:
+        raise InputError(f"{path.name}: no such file.{advice}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path.name}: cannot be read ({error}).") from error
+    except ValueError as error:  # numbers of thousands of digits too
+        raise InputError(f"{path.name}: this is not TOML: {str(error).removesuffix('.')}.") from error
+    except RecursionError as error:
+        raise InputError(f"{path.name}: its tables or lists are nested too deeply.") from error
 
 
 def _merge(into: dict[str, Any], table: Mapping[str, Any]) -> None:

@@ -93,6 +93,7 @@ _WORDS = {
     "number": "a number",
     "flag": "true or false",
     "size": 'a number of bytes or a text such as "64MB"',
+    "any": "a text or a number",
     "table": "a table",
     "steps": "a list of commands, or of tables with `step`",
 }
@@ -161,7 +162,7 @@ _JSON: dict[str, dict[str, Any]] = {
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of the file, for editors."""
-    steps = {name: _object(step_keys(name)) for name in STEPS}
+    steps = {name: object_schema(step_keys(name)) for name in STEPS}
     one: list[dict[str, Any]] = [{"enum": list(STEPS)}]
     one += [
         {**table, "properties": {"step": {"const": name}, **table["properties"]}, "required": ["step"]}
@@ -169,23 +170,26 @@ def json_schema() -> dict[str, Any]:
     ]
     listed = {"type": "array", "items": {"anyOf": one}}
     nested = {**{name: {"$ref": f"#/$defs/{name}"} for name in STEPS}, "steps": {"$ref": "#/$defs/steps"}}
-    model = _object(model_keys(), nested | {"matrix": {"type": "object", "additionalProperties": {"type": "array"}}})
+    model = object_schema(
+        model_keys(), nested | {"matrix": {"type": "object", "additionalProperties": {"type": "array"}}}
+    )
     tables = {
-        "settings": _object(SETTINGS),
-        "defaults": _object(defaults_keys(), nested),
-        "data": {"type": "object", "additionalProperties": _object(DATA_SET)},
+        "settings": object_schema(SETTINGS),
+        "defaults": object_schema(defaults_keys(), nested),
+        "data": {"type": "object", "additionalProperties": object_schema(DATA_SET)},
         "models": {"type": "object", "additionalProperties": model},
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:onnxtool:onnxtool.toml:1",
         "title": "onnxtool.toml",
-        **_object(TOP, tables),
+        **object_schema(TOP, tables),
         "$defs": {**steps, "steps": listed},
     }
 
 
-def _object(keys: Mapping[str, Key], nested: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def object_schema(keys: Mapping[str, Key], nested: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON schema of a table; `nested` has that of its own tables."""
     properties: dict[str, Any] = {}
     for name, key in keys.items():
         shape = (nested or {}).get(name) or ({"enum": list(key.choices)} if key.choices else _JSON[key.kind])

@@ -48,7 +48,7 @@ class Gate:
         return self._run(model, feeds, cancellation)
 
 
-def made(runner: OnnxRunner, **options: int) -> Engine:
+def made(runner: OnnxRunner, **options: Any) -> Engine:
     return Engine(LocalModel(runner), labels=("m", "1"), metrics=Metrics(), **{"concurrency": 1, "queue": 8, **options})
 
 
@@ -72,6 +72,25 @@ def test_what_waits_goes_into_one_run_and_comes_apart_again(
     assert gate.rows == [1, 3, 3]
     for given, got in zip(asked, found, strict=True):
         assert np.array_equal(got["y"], runner.run(given)["y"])
+
+
+def test_a_request_waits_for_others_no_longer_than_it_may(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    gate.open.set()
+    waiting = made(runner, max_batch=4, max_delay=3600)
+
+    async def scenario() -> None:
+        first = asyncio.ensure_future(waiting.infer(feeds(1), 3600))
+        await asyncio.sleep(0.05)
+        assert gate.rows == [] and not waiting.idle
+        found = await asyncio.gather(first, waiting.infer(feeds(2, 3, 4), 3600))  # now the batch is full
+        assert gate.rows == [4] and len(found[1]["y"]) == 3
+        short = made(runner, max_batch=4, max_delay=0.01)
+        assert len((await short.infer(feeds(5), 3600))["y"]) == 1  # nobody else comes
+        scalars = [asyncio.ensure_future(waiting.infer(feeds(*range(9)), 3600))]  # larger than a batch
+        assert len((await scalars[0])["y"]) == 9
+
+    asyncio.run(scenario())
 
 
 def test_without_batching_every_request_runs_alone(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:

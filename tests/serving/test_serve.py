@@ -469,3 +469,19 @@ def test_a_token_has_a_rate() -> None:
     for wrong in ("secret 4", "secret 0/s", "secret -1/s", "secret 1/day", "secret a b"):
         with pytest.raises(InputError, match="rate must be"):
             Token(wrong)
+
+
+def test_a_file_says_what_each_model_has(fixtures: Path, tmp_path: Path) -> None:
+    model = fixtures / "digits_cnn.onnx"
+    (tmp_path / "serve.toml").write_text(
+        f"port = 0\nreload = 'off'\n[models.two]\npath = '{model}'\nworkers = 2\n[models.plain]\npath = '{model}'\n"
+        f"[models.measured]\npath = '{model}'\nworkers = 'auto'\nwarm-up = 2\n"
+    )
+    server = Running(tmp_path / "serve.toml")
+    for name in ("two", "plain", "measured"):
+        assert server.runner(name).run(images(1))["logits"].shape == (1, 10)
+    measured = next(e for e in server.said if e["event"] == "workers")
+    configs = {name: server.client().get(f"/v2/models/{name}/config") for name in ("two", "plain", "measured")}
+    counts = {name: config["instance_group"][0]["count"] for name, config in configs.items()}
+    assert counts == {"two": 2, "plain": 1, "measured": measured["count"]}
+    assert server.stop() == 0
