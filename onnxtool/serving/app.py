@@ -17,6 +17,7 @@ from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.origin import OriginCheck
 from onnxtool.serving.tokens import TokenCheck
+from onnxtool.serving.tracing import Tracing
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
@@ -117,6 +118,7 @@ class App:
         self._bodies = BodyReader(options.limits)
         self._routes: list[tuple[tuple[str, ...], str, str, Route]] = []
         self.tokens = TokenCheck(options.tokens)
+        self.tracing = Tracing(log)
         self._origins = OriginCheck(options.host, options.allow_host)
 
     def route(self, method: str, path: str, target: Route) -> None:
@@ -133,17 +135,19 @@ class App:
         request = Request(scope["method"], path, headers, scope, receive, self._bodies)
         name, status = "unknown", 0
         self._metrics.in_flight.inc()
-        try:
-            name, answer = await self._answer(request)
-            status = answer.status
-            await self._send(answer, request, send)
-        except ClientGoneError:
-            status = 499  # as nginx calls it; nobody reads it
-            self._fail("client_gone")
-        finally:
-            self._bodies.release(request.held)
-            self._metrics.in_flight.dec()
-            self.note_end(request.method, scope["path"][:500], name, status, time.perf_counter() - began)
+        with self.tracing.request(headers) as end_span:
+            try:
+                name, answer = await self._answer(request)
+                status = answer.status
+                await self._send(answer, request, send)
+            except ClientGoneError:
+                status = 499  # as nginx calls it; nobody reads it
+                self._fail("client_gone")
+            finally:
+                self._bodies.release(request.held)
+                self._metrics.in_flight.dec()
+                end_span(request.method, name, status)
+                self.note_end(request.method, scope["path"][:500], name, status, time.perf_counter() - began)
 
     def note_end(self, method: str, path: str, route: str, status: int, seconds: float) -> None:
         """Count and log an answer."""

@@ -40,6 +40,7 @@ class ChatRoutes:
 
     def add_to(self, app: App) -> None:
         """Register every route."""
+        self._tracing = app.tracing
         app.route("GET", "/v1/models", self._models)
         app.route("POST", "/v1/completions", partial(self._complete, chat=False))
         app.route("POST", "/v1/chat/completions", partial(self._complete, chat=True))
@@ -81,9 +82,12 @@ class ChatRoutes:
 
         feeds = TextTask(ask.max_tokens, ask.sampling, ask.stop, ask.stream).feeds(ask.ids)
         seconds = (served.target.options or self._options).limits.run_seconds
-        work = asyncio.ensure_future(
-            served.engine.infer(feeds, seconds, request.when_gone, show if ask.stream else None)
-        )
+
+        async def run() -> dict[str, Any]:
+            with self._tracing.run(served.target.labels):
+                return await served.engine.infer(feeds, seconds, request.when_gone, show if ask.stream else None)
+
+        work = asyncio.ensure_future(run())
         work.add_done_callback(lambda done: done.cancelled() or done.exception())  # a client that left reads nothing
         return work
 

@@ -165,21 +165,24 @@ class GrpcService:
 
         async def handle(asked: Any, context: Any) -> Any:
             began, status = time.perf_counter(), 200
-            try:
-                if name not in ("ServerLive", "ServerReady"):
-                    given = dict(context.invocation_metadata() or ()).get("authorization", "")
-                    self._app.tokens.verify(given if isinstance(given, bytes) else given.encode())
-                return answer(**await call(asked))
-            except asyncio.CancelledError:
-                status = 499
-                raise
-            except BaseException as error:  # as of the application
-                fault = as_http(error)
-                status = fault.status
-                self._app.note_fault(name, fault, error)
-                await context.abort(self._grpc.StatusCode[_CODES.get(status, "UNKNOWN")], str(fault))
-            finally:
-                self._app.note_end("gRPC", name, name, status, time.perf_counter() - began)
+            metadata = [(k, v if isinstance(v, bytes) else v.encode()) for k, v in context.invocation_metadata() or ()]
+            headers = {key.encode(): value for key, value in metadata}
+            with self._app.tracing.request(headers) as end_span:
+                try:
+                    if name not in ("ServerLive", "ServerReady"):
+                        self._app.tokens.verify(headers.get(b"authorization", b""))
+                    return answer(**await call(asked))
+                except asyncio.CancelledError:
+                    status = 499
+                    raise
+                except BaseException as error:  # as of the application
+                    fault = as_http(error)
+                    status = fault.status
+                    self._app.note_fault(name, fault, error)
+                    await context.abort(self._grpc.StatusCode[_CODES.get(status, "UNKNOWN")], str(fault))
+                finally:
+                    end_span("gRPC", name, status)
+                    self._app.note_end("gRPC", name, name, status, time.perf_counter() - began)
 
         deserialize = self._messages[f"{name}Request"].FromString
         return self._grpc.unary_unary_rpc_method_handler(

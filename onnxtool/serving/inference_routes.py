@@ -50,6 +50,7 @@ class InferenceRoutes:
 
     def add_to(self, app: App) -> None:
         """Register every route."""
+        self._tracing = app.tracing
         app.route("GET", "/v2/health/live", self._live)
         app.route("GET", "/v2/health/ready", self._ready)
         app.route("GET", "/metrics", self._metrics_text)
@@ -189,7 +190,8 @@ class InferenceRoutes:
         check_feeds(specs, feeds)
         check_shared_dims(feeds, shared_dims(specs))
         seconds = (served.target.options or self._options).limits.run_seconds
-        return await served.engine.infer(feeds, seconds, when_gone)
+        with self._tracing.run(served.target.labels):
+            return await served.engine.infer(feeds, seconds, when_gone)
 
     def _limit_json(self, size: int) -> None:
         if size > self._options.limits.json_bytes:

@@ -74,6 +74,7 @@ def serve(
         began = time.monotonic()
         watching = partial(repository.watch, lambda: find_versions(named, targets, own))
         run(app, options, listener, events, None if options.reload == "off" else watching, calls)
+        app.tracing.close()
     finally:
         listener.close()
         repository.close()
