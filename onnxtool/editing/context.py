@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxtool.equality.apart import apart, risks_of
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import VerdictError
 from onnxtool.report.assumption import Assumption
+from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.extensions import NAMES, extensions_library
 from onnxtool.runtime.session.session import SessionOptions
 
 if TYPE_CHECKING:
-    from onnxtool.runtime.runner import Runner
+    import onnx_ir as ir
 
 
 @dataclass
@@ -63,6 +65,16 @@ class EditContext:
                 reason = f" ({found.reason})" if found.reason else ""
                 raise VerdictError(f"{where}that {found.claim} {verb}{reason}. Nothing was written.{hint}")
             self.assumptions.append(found)
+
+    def runner(self, model: ir.Model, options: SessionOptions | None = None) -> Runner:
+        """What runs a model; inputs that native code may die of run in a child.
+
+        Args:
+            model: kept as it is as long as the runner is used.
+            options: in place of the run's own.
+        """
+        chosen = options or self.options
+        return apart(OnnxRunner.open(model, chosen), model, risks_of([model]), chosen)
 
     def use_extensions(self, subject: str) -> None:
         """Run models with the operators of onnxruntime-extensions from now on, and tell the user that they are needed.

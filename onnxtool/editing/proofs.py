@@ -25,16 +25,16 @@ from onnxtool.report.edit import Proof
 from onnxtool.runtime.feeds import Feeds, Outputs, edge_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import Runner
 
 
-def probes_of(model: ir.Model, context: EditContext, runner: OnnxRunner | None = None) -> Sequence[Probe]:
+def probes_of(model: ir.Model, context: EditContext, runner: Runner | None = None) -> Sequence[Probe]:
     """Inputs on which a model runs: random ones at several sizes of its dynamic dims, and values at the edges.
 
     Raises:
         InputError: the model runs on none.
     """
-    runner = runner or OnnxRunner.open(model, context.options)
+    runner = runner or context.runner(model)
     specs, domains = input_specs(model), input_domains(model)
     found = find_probes(runner, specs, context.seed, domains, advice="Nothing was written; --no-verify takes the risk.")
     if all(isinstance(d, int) for s in specs for d in s.shape or (None,)):
@@ -83,7 +83,7 @@ def same_outputs(
         VerdictError: an output differs, or the new model does not run.
     """
     before, after, draws = _with_draws(before, after, context)
-    reference = OnnxRunner.open(before, context.options)
+    reference = context.runner(before)
     probes = probes_of(before, context, reference)
     if draws:
         return _runs(before, after, [feeds(p.feeds) for p in probes], context)
@@ -124,7 +124,7 @@ def converted_outputs(
         VerdictError: an output differs, or the new model does not run.
     """
     before, after, draws = _with_draws(before, after, context)
-    reference = OnnxRunner.open(before, context.options)
+    reference = context.runner(before)
     decided = [s for s in input_specs(before) if s.name in (fixed or {})]
     if any(not isinstance(d, int) for s in decided for d in s.shape or (None,)):
         given: list[Feeds] = [p.feeds for p in probes_of(after, context)]
@@ -163,7 +163,7 @@ def compare(
     rule = Rule(NUMBERS if exact else tolerance or context.tolerance, names=("the model", "the edited model"))
     probes = [Probe(dict(given), dict(expected)) for given, expected in cases]
     try:
-        report = judge_outputs(OnnxRunner.open(model, context.options), probes, rule)
+        report = judge_outputs(context.runner(model), probes, rule)
     except InputError as error:
         raise VerdictError(f"the edited model does not run: {error} Nothing was written.") from error
     for item in report.outputs:
@@ -214,7 +214,7 @@ def _runs(before: ir.Model, after: ir.Model, given: Sequence[Feeds], context: Ed
     outputs = ", ".join(v.name or "" for v in after.graph.outputs)
     reason = "the model draws random numbers in a way that cannot be fixed, so it only was run"
     context.assume([Assumption(f"the outputs {outputs} have not changed", "unproven", reason)])
-    runner = OnnxRunner.open(after, context.options)
+    runner = context.runner(after)
     for feeds in given:
         runner.run(dict(feeds))
     names = ", ".join(sorted({*random_operators(before), *random_operators(after)}))

@@ -12,15 +12,18 @@ import onnx_ir as ir
 
 from onnxtool.equality.trials.operator_hints import takes_no_rows
 from onnxtool.model import io
-from onnxtool.model.ir.queries import all_nodes
+from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.worker.errors import WorkerTimeoutError
 from onnxtool.runtime.worker.worker import Worker
 
 _SMALL_SIZE = 16  # whatever is made of a few sizes up to this fits into memory
+_MOST_TURNS = 1 << 20
+_SECONDS = 2.0
 _EXTREME = 2**31 - 1  # beyond it, the quotient of two integers may be none
 
 
@@ -32,14 +35,18 @@ class Risks:
         empty: an operator is not known to take inputs without elements.
         sizes: inputs that say how large something inside is.
         extremes: integers are divided, which for the smallest by -1 is a fault of the processor.
+        endless: values decide when a loop ends, and nothing else does.
     """
 
     empty: bool = False
     sizes: frozenset[str] = frozenset()
     extremes: bool = False
+    endless: bool = False
 
     def meets(self, feeds: Feeds) -> bool:
         """Whether inputs are of such a kind."""
+        if self.endless:
+            return True
         for name, array in feeds.items():
             if not isinstance(array, np.ndarray):
                 continue
@@ -64,6 +71,7 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
             found.empty or not all(map(takes_no_rows, nodes)),
             found.sizes | _sizing_inputs(model, nodes),
             found.extremes or any(n.op_type in ("Div", "Mod") and n.domain in STANDARD for n in nodes),
+            found.endless or any(n.op_type == "Loop" and n.domain in STANDARD and _may_not_end(n) for n in nodes),
         )
     return found
 
@@ -86,6 +94,12 @@ def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
     return frozenset(v.name or "" for v in numbers if v.dtype != ir.DataType.BOOL)
 
 
+def _may_not_end(loop: ir.Node) -> bool:
+    """Without a number of turns, or with one that is as good as none."""
+    turns = constant_array(loop.inputs[0])
+    return loop.inputs[0] is None or (turns is not None and turns.size == 1 and turns.item() > _MOST_TURNS)
+
+
 def _bodies(node: ir.Node) -> list[ir.Graph]:
     return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH and not a.is_ref()]
 
@@ -105,6 +119,7 @@ class Apart:
     ) -> None:
         self._runner, self._model, self._options, self._risks = runner, model, options, risks
         self._worker: Worker | None = None
+        self._seconds: float | None = None  # for a run; little once one did not end
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
@@ -127,9 +142,13 @@ class Apart:
             return self._runner.run(feeds)
         if self._worker is None:
             model = self._model
-            source = io.to_proto(model).SerializeToString() if isinstance(model, ir.Model) else model
+            source = io.to_bytes(model) if isinstance(model, ir.Model) else model
             self._worker = Worker(source, self._options)
-        return self._worker.run(feeds)
+        try:
+            return self._worker.run(feeds, self._seconds)
+        except WorkerTimeoutError:
+            self._seconds = _SECONDS
+            raise
 
 
 def apart(

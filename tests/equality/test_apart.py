@@ -12,11 +12,16 @@ import pytest
 import onnxtool
 from onnxtool.equality import apart as module
 from onnxtool.equality.apart import Apart, Risks, risks_of
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, ResourceError
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
 EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
 EINSUM = HEAD + 'g (float[n, 2, 3] x, float[n, 4, 3] w) => (float y) { y = Einsum<equation="bij,bkj->bik">(x, w) }'
+WHILE = """g (float[n] x, int64 turns) => (float[n] y) {
+    y = Loop(%s, true, x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w) {
+        w = Add(v, v) s = ReduceMax<keepdims = 0>(w) d = Less(s, far)
+    }>
+}"""
 UPSAMPLE = HEAD.replace("18", "9") + "g (float[1] x, float[1] s) => (float y) { y = Upsample(x, s) }"
 
 
@@ -29,13 +34,13 @@ class Here:
         return {"y": "here"}
 
 
-class There(Here):
+class There:
     """One that would run in a child."""
 
     def __init__(self, *_: object) -> None:
         pass
 
-    def run(self, feeds: object) -> dict[str, str]:
+    def run(self, feeds: object, seconds: float | None = None) -> dict[str, str]:
         return {"y": "there"}
 
 
@@ -49,6 +54,8 @@ class There(Here):
         (EINSUM, {"x": np.ones((0, 2, 3)), "w": np.ones((0, 4, 3))}, "there"),
         (EINSUM, {"x": np.ones((1, 2, 3)), "w": np.ones((1, 4, 3))}, "here"),
         (HEAD + "g (float[n] x) => (float[n] y) { y = Neg(x) }", {"x": np.ones(0)}, "here"),
+        (HEAD + WHILE % "", {"x": np.ones(3)}, "there"),
+        (HEAD + WHILE % "turns", {"x": np.ones(3), "turns": np.array(7)}, "here"),
         (HEAD + "g (int32[n] x, int32[n] d) => (int32[n] y) { y = Div(x, d) }", {"x": np.array([-(2**31)])}, "there"),
         (HEAD + "g (float[n] x, int64 i) => (float[n] y) { s = Shape(x) z = ConstantOfShape(s) y = Add(x, z) }",
          {"i": np.array(2**40)}, "here"),
@@ -81,3 +88,19 @@ def test_an_empty_batch_that_ends_the_process_does_not_end_ours(tmp_path: Path) 
     report = onnxtool.compare(path, path, edge=True, effort="quick")
     assert report.ok
     assert any("'empty batch'" in line for line in report.warnings)
+
+
+def test_a_loop_that_an_empty_batch_never_ends_does_not_take_the_memory_of_its_caller(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The largest of nothing is minus infinity, which is below any bound."""
+    model = onnx.parser.parse_model(HEAD + WHILE % "")
+    for name, array in {"true": np.array(True), "far": np.float32(50)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    onnx.save(model, tmp_path / "m.onnx")
+    graph = ir.from_proto(model)
+    runner = Apart(Here(), tmp_path / "m.onnx", module.DEFAULT, risks_of([graph]))
+    monkeypatch.setattr(runner, "_seconds", 1.0)
+    with pytest.raises(ResourceError):
+        runner.run({"x": np.ones(0, np.float32), "turns": np.array(0)})
+    assert runner.run({"x": np.ones(2, np.float32), "turns": np.array(0)})["y"].tolist() == [64.0, 64.0]

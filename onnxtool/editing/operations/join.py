@@ -20,7 +20,6 @@ from onnxtool.model.spec import dtype_name
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.runner import OnnxRunner
 
 
 class _Join(Operation):
@@ -104,10 +103,10 @@ class _Join(Operation):
         return shared
 
     def _prove(self, first: ir.Model, second: ir.Model, after: ir.Model, context: EditContext) -> Proof:
-        runners = [OnnxRunner.open(m, context.options) for m in (first, second)]
+        runners = [context.runner(m) for m in (first, second)]
         linked = {given: out for out, given in self._links}
         names = [[s.name for s in r.inputs] for r in runners]
-        whole = OnnxRunner.open(after, context.options)
+        whole = context.runner(after)
         cases = []
         for probe in probes_of(after, context, whole):
             try:

@@ -19,7 +19,6 @@ from onnxtool.model.ir.editing import remove_unused
 from onnxtool.model.ir.queries import walk
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.runner import OnnxRunner
 
 _RUN_UP_TO = 1 << 28  # bytes of weights; larger models are compared node by node, so that they stay on the disk
 
@@ -113,7 +112,7 @@ class Extract(Operation):
         complete_types(whole, inner)
         whole.graph.outputs.clear()
         whole.graph.outputs.extend(inner)
-        runner = OnnxRunner.open(whole, context.options)
+        runner = context.runner(whole)
         cases = []
         for probe in probes_of(whole, context, runner):
             found = {**probe.feeds, **flatten(probe.outputs)}

@@ -25,7 +25,6 @@ from onnxtool.model.spec import Dim
 from onnxtool.optimization.opset import lift_opset
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.extensions import PICTURES
 
 _ANTIALIAS = 18  # the opset in which Resize got it
@@ -243,8 +242,8 @@ class Preprocess(Operation):
         watched = after.clone()
         inner = next(v for n in watched.graph for v in n.outputs if v.name == self._inner)
         watched.graph.outputs.append(inner)
-        eye = OnnxRunner.open(watched, context.options)
-        old = OnnxRunner.open(before, context.options)
+        eye = context.runner(watched)
+        old = context.runner(before)
         probes = probes_of(before, context, old)
         if self._encoded:
             probes = [p for p in probes if p.feeds[self._input].shape[0] == 1]

@@ -24,7 +24,6 @@ from onnxtool.optimization.freeze import freeze_inputs
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner
 
 _BATCH_NAMES = ("n", "b", "bs", "bsz", "batch", "batch_size", "batchsize", "num_batch")
 _SIZES = (1, 2, 3, 5)
@@ -185,10 +184,8 @@ class SetShape(Operation):
 
     def _prove_fixed(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
         """The old model at the new size."""
-        old = OnnxRunner.open(before, context.options)
-        probes = find_probes(
-            OnnxRunner.open(after, context.options), input_specs(after), context.seed, input_domains(before)
-        )
+        old = context.runner(before)
+        probes = find_probes(context.runner(after), input_specs(after), context.seed, input_domains(before))
         cases = [(p.feeds, flatten(old.run(p.feeds))) for p in probes]
         return compare(after, cases, context, "at this size, the outputs are equal to the last bit", exact=True)
 

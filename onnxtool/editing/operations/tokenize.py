@@ -19,7 +19,6 @@ from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, Usa
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.extensions import TEXTS
 
 _ROLES = ("input_ids", "attention_mask", "token_type_ids")
@@ -111,7 +110,7 @@ class Tokenize(Operation):
         watched = after.clone()
         inner = {v.name: v for n in watched.graph for v in n.outputs}
         watched.graph.outputs.extend(inner[name] for name in self._made.values())
-        eye, old = OnnxRunner.open(watched, context.options), OnnxRunner.open(before, context.options)
+        eye, old = context.runner(watched), context.runner(before)
         specs = {v.name or "": value_spec(v) for v in before.graph.inputs}
         others = [n for n in specs if n.rpartition(".")[2] not in self._made]
         if others:

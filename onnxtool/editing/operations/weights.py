@@ -21,7 +21,6 @@ from onnxtool.equality.rule.difference import Difference
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.runner import OnnxRunner
 
 STRIPPED_KEY = "onnxtool.stripped"
 _LEAST = 1024  # bytes; smaller weights are shapes and scales, which optimizers want to see
@@ -183,7 +182,7 @@ class ReplaceWeight(Operation):
         back.graph.initializers[self.weight].const_value = before.graph.initializers[self.weight].const_value
         same_outputs(before, back, context)
         probes = probes_of(before, context)
-        cases = OnnxRunner.open(after, context.options)
+        cases = context.runner(after)
         largest = 0.0
         for probe in probes:
             given = flatten(cases.run(probe.feeds))

@@ -31,7 +31,7 @@ from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes
-from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.runner import Runner
 
 Axes = Mapping[str, int]
 _QUICK = (2, 3)
@@ -140,7 +140,7 @@ class BatchProof:
         self.batch, self.old, self.context = dict(batch), old, context
         self._domains = input_domains(before)
         self._model = before.clone()
-        self._before = OnnxRunner.open(before, context.options)
+        self._before = context.runner(before)
         specs = input_specs(before)
         advice = "Nothing was written; --no-verify takes the risk."
         probe = find_probes(self._before, specs, context.seed, self._domains, wanted=1, advice=advice)[0]
@@ -202,7 +202,7 @@ class BatchProof:
 
     def _rerounded(self) -> Runner:
         """The model as it was, with the runtime's optimizations, on one thread."""
-        return OnnxRunner.open(self._model, replace(self.context.options, optimization="all", threads=1))
+        return self.context.runner(self._model, replace(self.context.options, optimization="all", threads=1))
 
     def _run(self, feeds: Feeds) -> Case:
         rows = OneByOne(self._before, self.batch, self.old).rows(feeds)
@@ -276,7 +276,7 @@ class BatchProof:
     ) -> Fault | None:
         """What is wrong with the model whose batch is dynamic; None when nothing is."""
         try:
-            runner = OnnxRunner.open(after, self.context.options)
+            runner = self.context.runner(after)
         except OnnxToolError as error:
             return Fault(str(error), failing_node(error))
         axes: dict[str, int | None] = {}

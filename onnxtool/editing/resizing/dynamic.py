@@ -19,7 +19,6 @@ from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner
 
 _MOST_ATTEMPTS = 40
 _MOST_MEASURED = 2000  # tensors
@@ -143,7 +142,7 @@ def _measured(known: ir.Model, context: EditContext) -> dict[str, tuple[int, ...
                 if value.name in names:
                     value.shape = None
                     watched.graph.outputs.append(value)
-        runner = OnnxRunner.open(watched, context.options)
+        runner = context.runner(watched)
         outputs = find_probes(runner, specs, context.seed, input_domains(watched), wanted=1)[0].outputs
     except OnnxToolError:
         return {}
@@ -171,7 +170,7 @@ def _computed_indices(known: ir.Model, context: EditContext) -> dict[str, np.nda
         for value in values:
             value.shape = None
         watched.graph.outputs.extend(values)
-        runner = OnnxRunner.open(watched, context.options)
+        runner = context.runner(watched)
         runs = []
         for seed in (context.seed, context.seed + 1):
             specs = input_specs(watched)

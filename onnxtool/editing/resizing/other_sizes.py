@@ -18,7 +18,6 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner
 
 
 class OtherSizes:
@@ -44,7 +43,7 @@ class OtherSizes:
         self._others = [s for s in roots if s != batch]
         self._strides: dict[str, int] = {}
         self._domains = input_domains(before)
-        runner = OnnxRunner.open(before, context.options)
+        runner = context.runner(before)
         specs = input_specs(before)
         probe = find_probes(runner, specs, context.seed, self._domains, wanted=1)[0]
         self._specs = [TensorSpec(s.name, s.dtype, tuple(np.shape(probe.feeds[s.name]))) for s in specs]
@@ -93,7 +92,7 @@ class OtherSizes:
             return None
         self._strides = {s: state.stride(s) for s in self._others}
         try:
-            runner = OnnxRunner.open(after, self._context.options)
+            runner = self._context.runner(after)
             compare(after, [(self._given, self._expected)], self._context, "", exact=False)
         except OnnxToolError as error:
             return Fault(str(error), failing_node(error))
@@ -106,7 +105,7 @@ class OtherSizes:
 
     def ran(self, after: ir.Model) -> tuple[list[str], list[str]]:
         """The sizes that the result runs at, and those that it refuses."""
-        runner = OnnxRunner.open(after, self._context.options)
+        runner = self._context.runner(after)
         taken, refused = [_told(sizes) for sizes in self.sizes()], []
         for sizes in self._harder():
             try:

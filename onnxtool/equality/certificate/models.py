@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from onnxtool.equality.certificate.certify import certify
@@ -38,7 +39,7 @@ def certify_models(
     if io.weight_bytes(a) + io.weight_bytes(b) > _LARGE:
         return CertificateReport(*names, "not tested", reason=f"more than {_LARGE >> 20} MiB of weights")
     try:
-        return certify(io.to_proto(a), io.to_proto(b), examples, names=names, seconds=seconds, most=most)
+        return certify(_whole(a), _whole(b), examples, names=names, seconds=seconds, most=most)
     except (OnnxToolError, ValueError) as error:
         return CertificateReport(*names, "not tested", reason=str(error).splitlines()[0])
 
@@ -59,6 +60,13 @@ def certify_rows(
         return RowDependence(f"was not decided: more than {_LARGE >> 20} MiB of weights", decided=False)
     try:
         with np.errstate(all="ignore"):
-            return row_dependence(io.to_proto(after), size + 4, seconds, FixedBatch(io.to_proto(before), batch, size))
+            return row_dependence(_whole(after), size + 4, seconds, FixedBatch(_whole(before), batch, size))
     except (OnnxToolError, ValueError) as error:
         return RowDependence(f"was not decided: {str(error).splitlines()[0]}", decided=False)
+
+
+def _whole(model: ir.Model) -> onnx.ModelProto:
+    """With the weights that are still on the disk."""
+    whole = onnx.ModelProto()
+    whole.ParseFromString(io.to_bytes(model))
+    return whole

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.equality.certificate.certify import certify, only_change
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter, Value
+from onnxtool.equality.certificate.models import certify_models
+from onnxtool.model import io
 
 RNG = np.random.default_rng(0)
 Weights = dict[str, np.ndarray]
@@ -164,3 +169,16 @@ def test_an_old_softmax_of_nothing_is_nothing() -> None:
         s = Slice (x, one, end, zero)  y = Softmax <axis = 1> (s) }"""
     found = certify(onnx.parser.parse_model(text), onnx.parser.parse_model(text))
     assert found.ok and any(point.shapes["x"][0] == 1 for point in found.points)
+
+
+def test_weights_that_are_still_on_the_disk_are_read(tmp_path: Path) -> None:
+    """Large files are loaded so, and the proof of `optimize` ended with an error of ours."""
+    text = """<ir_version: 9, opset_import: ["" : 18]> g (float[n, 3] x) => (float[n, 3] y)
+    <float[3] w = {1.0, 2.0, 3.0}> { a = Mul(x, w) y = Neg(a) }"""
+    made = onnx.parser.parse_model(text)
+    made.graph.initializer[0].raw_data = np.float32([1, 2, 3]).tobytes()
+    made.graph.initializer[0].ClearField("float_data")
+    onnx.save(made, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    on_disk = io.load(tmp_path / "m.onnx")
+    assert isinstance(on_disk.graph.initializers["w"].const_value, ir.ExternalTensor)
+    assert certify_models(on_disk, io.load(tmp_path / "m.onnx")).verdict == "certified"
