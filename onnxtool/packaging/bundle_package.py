@@ -20,6 +20,7 @@ from onnxtool.packaging.kinds.fastapi import FastApi, application_command, write
 from onnxtool.packaging.kinds.kserve import KServe
 from onnxtool.packaging.manifest import Manifest, write_manifest
 from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
+from onnxtool.packaging.protocol_module import write_chat_protocol
 from onnxtool.packaging.server_process import ServerProcess
 from onnxtool.report.package import PackageProof, PackageReport, Started
 from onnxtool.runtime import cpu
@@ -84,6 +85,7 @@ def _case(bundle: Path, prompt: str) -> dict[str, Any]:
 def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, Any]], kind: type[FastApi]) -> None:
     app = constants("fastapi/bundle_app.py", {"NAME": json.dumps(name)})
     (folder / "app.py").write_text(app, encoding="utf-8")
+    write_chat_protocol(folder)
     (folder / "smoke_test.py").write_text(filled("fastapi/bundle_smoke_test.py", {}), encoding="utf-8")
     (folder / "golden.json").write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")
     found = versions(*_PACKAGES)
@@ -92,10 +94,12 @@ def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, A
     cores = cpu.usable_cores()
     memory = bundle.size // 1_000_000 * 2 + 512
     figures = Figures(workers=1, threads=cores, runs=1, cores=cores, latency=0.0, memory_mb=memory)
-    write_container(folder, name, figures, "app.py model model/", kind.places)
+    write_container(folder, name, figures, "app.py protocol.py model model/", kind.places)
     dockerfile = (folder / "Dockerfile").read_text(encoding="utf-8")
     # A folder is copied into the image under its own name.
-    dockerfile = dockerfile.replace("COPY app.py model model/ ./", "COPY app.py ./\nCOPY model ./model")
+    dockerfile = dockerfile.replace(
+        "COPY app.py protocol.py model model/ ./", "COPY app.py protocol.py ./\nCOPY model ./model"
+    )
     (folder / "Dockerfile").write_text(dockerfile, encoding="utf-8")
     values = {
         "NAME": name,

@@ -1,4 +1,4 @@
-"""protocol.py of a package: what `runtime.protocol_v2` does with requests, cut out of its source.
+"""protocol.py of a package: what `serve` does with requests, cut out of its source.
 
 A package's endpoint and `serve` so take and refuse the same, and neither can fall behind the other.
 """
@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from onnxtool.generation import generate, openai_api, sampling
 from onnxtool.runtime.protocol_v2 import tensors, uploads
 
 _HEAD = '''"""Tensors in the Open Inference Protocol V2 and in plain JSON; no value is rounded, no size is believed."""
@@ -37,8 +38,33 @@ class UnsupportedError(Exception):
 '''
 
 
+_CHAT_HEAD = '''"""What a client of OpenAI's API asks for; what would change the answer and is not there is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+
+class InputError(Exception):
+    """A request that is not in order."""
+
+
+class UsageError(Exception):
+    """A value that an option does not have."""
+'''
+
+
 def write_protocol(folder: Path, names: Sequence[str]) -> None:
-    """Write protocol.py.
+    """Write protocol.py for tensors.
 
     Args:
         folder: where.
@@ -47,6 +73,17 @@ def write_protocol(folder: Path, names: Sequence[str]) -> None:
     text = inspect.getsource(uploads) + inspect.getsource(tensors).replace(
         '    "BF16": np.dtype(ml_dtypes.bfloat16),\n', ""
     )  # needs a package
+    _write(folder, _HEAD, text, names)
+
+
+def write_chat_protocol(folder: Path) -> None:
+    """Write protocol.py for texts: how requests are read, answers written and texts ended."""
+    text = "".join(map(inspect.getsource, (sampling, generate, openai_api)))
+    reads = ("RequestError", "verify_options", "verify_room", "read_prompt", "read_messages", "read_request")
+    _write(folder, _CHAT_HEAD, text, (*reads, "ChatWriter", "TextStream"))
+
+
+def _write(folder: Path, head: str, text: str, names: Sequence[str]) -> None:
     parts = {name: node for node in ast.parse(text).body for name in _defined(node)}
     wanted, pending = set[str](), list(names)
     while pending:
@@ -54,7 +91,7 @@ def write_protocol(folder: Path, names: Sequence[str]) -> None:
         if name in parts and name not in wanted:
             wanted.add(name)
             pending += [n.id for n in ast.walk(parts[name]) if isinstance(n, ast.Name)]
-    lines, made = text.splitlines(), [_HEAD.rstrip("\n")]
+    lines, made = text.splitlines(), [head.rstrip("\n")]
     for name, node in parts.items():
         if name in wanted:
             gap = "\n\n" if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ""

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from onnxtool.generation.openai_api import (
+    ChatRequest,
+    ChatWriter,
+    read_messages,
+    read_prompt,
+    read_request,
+    server_event,
+    verify_options,
+    verify_room,
+)
 from onnxtool.generation.text_process import TextTask
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2.tensors import load_json
 from onnxtool.serving.admission import BundleTexts
 from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError
-from onnxtool.serving.chat_requests import (
-    ChatRequest,
-    read_messages,
-    read_prompt,
-    read_request,
-    refused,
-    verify_options,
-)
 from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.repository import Repository, Served
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
-_FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
 _Work = asyncio.Task[dict[str, Any]]
 
 
@@ -60,7 +58,7 @@ class ChatRoutes:
         with self._repository.use(None if name is None else str(name), texts=True) as served:
             assert served.texts is not None
             ask = await asyncio.to_thread(_read, found, served.texts, chat)
-            writer = _Writer(("chatcmpl-" if chat else "cmpl-") + secrets.token_hex(12), served.target.name, ask)
+            writer = ChatWriter(served.target.name, ask)
             pieces: asyncio.Queue[str] = asyncio.Queue()
             work = self._begin(request, served, ask, pieces)
             if not ask.stream:
@@ -96,23 +94,18 @@ def _read(body: dict[str, Any], texts: BundleTexts, chat: bool) -> ChatRequest:
     """A request whose options have been verified, with its tokens.
 
     Raises:
-        HttpError, InputError: 400.
+        InputError: 400.
     """
     text = texts.tokenizer.chat(read_messages(body)) if chat else read_prompt(body)
     ask = read_request(body, texts.tokenizer.encode(text, special=not chat), chat=chat)
-    context, vocabulary = texts.bundle.context, texts.bundle.vocabulary
-    if not 0 < ask.ids.size < context:
-        size = f"the prompt has {ask.ids.size} tokens; it must have at least 1 and fewer than {context}."
-        raise refused("messages" if chat else "prompt", size)
-    if int(ask.ids.max()) >= vocabulary:
-        raise refused("messages" if chat else "prompt", f"the model has no token {ask.ids.max()}.")
+    verify_room(ask, texts.bundle.context, texts.bundle.vocabulary)
     return ask
 
 
 async def _stream(
     work: _Work,
     pieces: asyncio.Queue[str],
-    writer: _Writer,
+    writer: ChatWriter,
     start: str,
     write: Callable[[bytes], Awaitable[None]],
 ) -> None:
@@ -134,44 +127,6 @@ async def _stream(
     except ConnectionError:
         raise
     except Exception as error:
-        await write(_event(openai_error(as_http(error))))
+        await write(server_event(openai_error(as_http(error))))
     finally:
         work.cancel()
-
-
-class _Writer:
-    """Puts texts into the objects of OpenAI's API."""
-
-    def __init__(self, identity: str, model: str, ask: ChatRequest) -> None:
-        kind = "chat.completion" if ask.chat else "text_completion"
-        self._ask, self.chat = ask, ask.chat
-        self._whole = {"id": identity, "object": kind, "created": int(time.time()), "model": model}
-        self._part = self._whole | ({"object": "chat.completion.chunk"} if ask.chat else {})
-
-    def whole(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The whole answer, from what a run gives."""
-        text = found["text"]
-        said = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": _FINISH[found["ended"]]}
-        return {**self._whole, "choices": [choice], "usage": self._usage(found["tokens"])}
-
-    def event(self, piece: str | dict[str, str]) -> bytes:
-        """A part of the answer as a server-sent event."""
-        said: dict[str, Any] = {"delta": {"content": piece} if isinstance(piece, str) else piece}
-        choice = {"index": 0, **(said if self.chat else {"text": piece}), "finish_reason": None}
-        return _event({**self._part, "choices": [choice]})
-
-    def last(self, found: dict[str, Any]) -> bytes:
-        """The end: why, how many tokens where that was asked for, and the mark."""
-        said: dict[str, Any] = {"delta": {}} if self.chat else {"text": ""}
-        end = _event({**self._part, "choices": [{"index": 0, **said, "finish_reason": _FINISH[found["ended"]]}]})
-        usage = _event({**self._part, "choices": [], "usage": self._usage(found["tokens"])}) if self._ask.usage else b""
-        return end + usage + b"data: [DONE]\n\n"
-
-    def _usage(self, tokens: int) -> dict[str, int]:
-        prompt = int(self._ask.ids.size)
-        return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -57,7 +57,7 @@ def as_http(error: BaseException) -> HttpError:
     if isinstance(error, WorkerTimeoutError):
         return HttpError(504, "timeout", str(error))
     if isinstance(error, InputError):
-        return HttpError(400, "bad_request", str(error))
+        return HttpError(400, "bad_request", str(error), param=getattr(error, "param", None))
     if isinstance(error, UnsupportedError):
         return HttpError(422, "unsupported", str(error))
     if isinstance(error, (ResourceError, MemoryError)):

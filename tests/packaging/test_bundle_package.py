@@ -85,6 +85,26 @@ def test_what_is_malformed_is_400(server: ServerProcess, body: object) -> None:
     assert post(server, "/v1/completions", body)[0] == 400
 
 
+def test_stop_texts_end_it_and_what_is_not_there_is_refused_by_name(server: ServerProcess) -> None:
+    """As `serve` does: both read requests by the same code."""
+    ask = {"prompt": "hello", "max_tokens": 8, "temperature": 0}
+    whole = json.loads(post(server, "/v1/completions", ask)[1])
+    text = whole["choices"][0]["text"]
+    assert whole["usage"]["completion_tokens"] == 8 and whole["choices"][0]["finish_reason"] == "length"
+    stop = text[len(text) // 2 :][:3]
+    for body in (ask | {"stop": stop}, ask | {"stop": ["nowhere in it", stop], "n": 1}):
+        choice = json.loads(post(server, "/v1/completions", body)[1])["choices"][0]
+        assert choice["text"] == text[: text.index(stop)] and choice["finish_reason"] == "stop"
+    streamed = post(server, "/v1/completions", ask | {"stop": stop, "stream": True})[1]
+    parts = [json.loads(line.removeprefix(b"data: ")) for line in streamed.split(b"\n\n")[:-2]]
+    assert "".join(part["choices"][0]["text"] for part in parts) == text[: text.index(stop)]
+    for name, value in {"n": 2, "stop": [1], "logprobs": 3, "tools": [{}], "seed": "x"}.items():
+        status, answer = post(server, "/v1/completions", ask | {name: value})
+        assert status == 400 and json.loads(answer)["error"]["param"] == name
+    assert post(server, "/v1/completions", ask | {"model": "other"})[0] == 404
+    assert json.loads(post(server, "/v1/completions", ask | {"max_tokens": 0})[1])["choices"][0]["text"] == ""
+
+
 def test_another_text_is_not_written(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = {"prompt": "a", "max_tokens": 2, "text": "something else", "tokens": []}
     monkeypatch.setattr(bundle_package, "_case", lambda *_: case)

@@ -7,16 +7,28 @@ import asyncio
 import json
 import os
 import threading
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime_genai as og
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, generate_latest
+from protocol import (
+    ChatRequest,
+    ChatWriter,
+    InputError,
+    TextStream,
+    read_messages,
+    read_prompt,
+    read_request,
+    verify_options,
+    verify_room,
+)
+from starlette.exceptions import HTTPException as AnyHTTPException
 from tokenizers import Tokenizer
 
 NAME = "model"
@@ -28,7 +40,9 @@ og.disable_telemetry_events()
 model = og.Model(str(FOLDER))
 templates = og.Tokenizer(model)
 tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
-CONTEXT = int(json.loads((FOLDER / "genai_config.json").read_text())["model"]["context_length"])
+CONFIG = json.loads((FOLDER / "genai_config.json").read_text())["model"]
+CONTEXT, VOCABULARY = int(CONFIG["context_length"]), int(CONFIG["vocab_size"])
+ENDS = set(templates.eos_token_ids)
 turn = threading.Lock()  # one text at a time: it uses all cores
 app = FastAPI(title=NAME)
 
@@ -39,8 +53,27 @@ pending: set[str] = set()
 PENDING.set_function(lambda: len(pending))
 
 
-def bad(message: str) -> HTTPException:
-    return HTTPException(400, message)
+def refusal(status: int, message: str, param: str | None = None) -> JSONResponse:
+    """An error in the form of OpenAI's API."""
+    kind = "rate_limit_error" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
+    REQUESTS.labels(str(status)).inc()
+    later = {"Retry-After": "1"} if status == 429 else None
+    return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": None}}, status, later)
+
+
+@app.exception_handler(AnyHTTPException)
+@app.exception_handler(InputError)
+@app.exception_handler(Exception)
+async def refuse(_: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, AnyHTTPException):
+        return refusal(error.status_code, str(error.detail))
+    if isinstance(error, InputError):
+        return refusal(400, str(error), getattr(error, "param", None))
+    return refusal(500, "the server failed on this request")
+
+
+def no_number(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 async def read(request: Request) -> dict[str, Any]:
@@ -50,115 +83,96 @@ async def read(request: Request) -> dict[str, Any]:
         if len(body) > MAX_BYTES:
             raise HTTPException(413, f"a request has at most {MAX_BYTES} bytes")
     try:
-        found = json.loads(body)
+        found = json.loads(body, parse_constant=no_number)
     except (ValueError, RecursionError):
-        raise bad("not valid JSON") from None
+        raise InputError("not valid JSON") from None
     if not isinstance(found, dict):
-        raise bad("the JSON must be an object")
+        raise InputError("the JSON must be an object")
     return found
 
 
-def options(body: dict[str, Any], length: int, usual: int) -> dict[str, Any]:
-    """What the generator is told. Sampling is on above temperature 0."""
-    tokens = body.get("max_completion_tokens", body.get("max_tokens")) or usual
-    temperature, top_p = body.get("temperature", 1.0), body.get("top_p", 1.0)
-    numbers = all(type(n) in (int, float) for n in (temperature, top_p))
-    if type(tokens) is not int or tokens < 1 or not numbers or temperature < 0 or not 0 < top_p <= 1:
-        raise bad("max_tokens, temperature or top_p is out of range")
-    if not 0 < length < CONTEXT:
-        raise bad(f"the prompt has {length} tokens; it must have at least 1 and fewer than {CONTEXT}")
-    found: dict[str, Any] = {"max_length": min(CONTEXT, length + tokens), "do_sample": temperature > 0}
-    found["repetition_penalty"] = 1.0
-    if temperature > 0:
-        found |= {"temperature": float(temperature), "top_p": float(top_p), "top_k": 0}
-    return found
-
-
-def pieces(ids: Any, search: dict[str, Any], gone: threading.Event) -> Iterator[str]:
-    """The text as it comes; ends early when the client has gone."""
+def generate(ask: ChatRequest, gone: threading.Event, show: Callable[[str], None]) -> dict[str, Any]:
+    """The text, the number of its tokens, and why it ended; earlier when the client has gone."""
+    stream, tokens, ended = TextStream(tokenizer, ask.stop, show), 0, "max tokens"
+    how = ask.sampling
+    search: dict[str, Any] = {"max_length": min(CONTEXT, len(ask.ids) + ask.max_tokens), "repetition_penalty": 1.0}
+    search["do_sample"] = how.temperature > 0
+    if how.temperature > 0:
+        seed = how.seed % (1 << 31)
+        search |= {"temperature": how.temperature, "top_p": how.top_p, "top_k": 0, "random_seed": seed}
     parameters = og.GeneratorParams(model)
     parameters.set_search_options(**search)
     with turn:
         generator = og.Generator(model, parameters)
-        generator.append_tokens(ids)
-        ends, tokens, sent = set(templates.eos_token_ids), list[int](), 0
-        while not generator.is_done() and not gone.is_set():
+        generator.append_tokens(ask.ids.tolist())
+        while tokens < ask.max_tokens and not generator.is_done() and not gone.is_set():
             generator.generate_next_token()
             token = int(generator.get_next_tokens()[0])
-            TOKENS.inc()
-            if token in ends:
+            if token in ENDS:
+                ended = "end of text"
                 break
-            tokens.append(token)
-            text = tokenizer.decode(tokens)
-            whole = not text.endswith("\N{REPLACEMENT CHARACTER}")  # a token may end within a character
-            yield text[sent:] if whole else ""
-            sent = len(text) if whole else sent
-        yield tokenizer.decode(tokens)[sent:]
+            TOKENS.inc()
+            tokens += 1
+            if stream.add(token) is not None:
+                ended = "stop text"
+                break
+    return {"text": stream.finish(), "tokens": tokens, "ended": ended}
 
 
-async def answer(body: dict[str, Any], ids: Any, chat: bool) -> Response:
-    search = options(body, len(ids), 256 if chat else 16)
+async def answer(body: dict[str, Any], chat: bool) -> Response:
+    verify_options(body, chat=chat)
+    if body.get("model") not in (None, NAME):
+        return refusal(404, f"no model of this name; there is {NAME}.", "model")
+    if chat:
+        text = templates.apply_chat_template(json.dumps(read_messages(body)), add_generation_prompt=True)
+    else:
+        text = read_prompt(body)
+    ids = np.asarray(tokenizer.encode(text, add_special_tokens=not chat).ids, np.int64)
+    ask = read_request(body, ids, chat=chat)
+    verify_room(ask, CONTEXT, VOCABULARY)
     if len(pending) > MAX_WAITING:
-        REQUESTS.labels("429").inc()
-        raise HTTPException(429, "too many requests wait", {"Retry-After": "1"})
-    name = uuid.uuid4().hex
+        return refusal(429, "too many requests wait")
+    writer, name, gone = ChatWriter(NAME, ask), uuid.uuid4().hex, threading.Event()
     pending.add(name)
-    kind = "chat.completion" if chat else "text_completion"
-    head = {"id": name, "object": kind, "created": int(time.time()), "model": NAME}
-    gone = threading.Event()
-
-    def event(said: dict[str, Any], end: str | None = None) -> str:
-        part = {"index": 0, **said, "finish_reason": end}
-        return "data: " + json.dumps({**head, "object": kind + ".chunk" if chat else kind, "choices": [part]}) + "\n\n"
-
-    def stream() -> Iterator[str]:
-        try:
-            for piece in pieces(ids, search, gone):
-                if not piece:
-                    continue
-                yield event({"delta": {"role": "assistant", "content": piece}} if chat else {"text": piece})
-            yield event({"delta": {}} if chat else {"text": ""}, "stop") + "data: [DONE]\n\n"
-        finally:
-            gone.set()
-            pending.discard(name)
-
     REQUESTS.labels("200").inc()
-    if body.get("stream"):
-        return StreamingResponse(stream(), media_type="text/event-stream")
+    if ask.stream:
+        return StreamingResponse(events(ask, writer, name, gone), media_type="text/event-stream")
     try:
-        parts = await asyncio.to_thread(lambda: list(pieces(ids, search, gone)))
+        found = await asyncio.to_thread(generate, ask, gone, lambda _: None)
+        return Response(json.dumps(writer.whole(found)), media_type="application/json")
     finally:
         gone.set()
         pending.discard(name)
-    text = "".join(parts)
-    said = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
-    count = len(parts) - 1  # a piece for each token, and the rest
-    end = "length" if len(ids) + count >= search["max_length"] else "stop"
-    usage = {"prompt_tokens": len(ids), "completion_tokens": count, "total_tokens": len(ids) + count}
-    whole = {**head, "choices": [{"index": 0, **said, "finish_reason": end}], "usage": usage}
-    return Response(json.dumps(whole), media_type="application/json")
 
 
-def is_message(found: Any) -> bool:
-    return isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("role", "content"))
+async def events(ask: ChatRequest, writer: ChatWriter, name: str, gone: threading.Event) -> AsyncIterator[bytes]:
+    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def show(piece: str) -> None:
+        loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+    work = loop.run_in_executor(None, generate, ask, gone, show)
+    work.add_done_callback(lambda _: pieces.put_nowait(None))
+    try:
+        if ask.chat:
+            yield writer.event({"role": "assistant", "content": ""})
+        while (piece := await pieces.get()) is not None:
+            if piece:
+                yield writer.event(piece)
+        yield writer.last(await work)
+    finally:
+        gone.set()
+        pending.discard(name)
 
 
 @app.post("/v1/completions")
 async def completions(request: Request) -> Response:
-    body = await read(request)
-    if not isinstance(body.get("prompt"), str):
-        raise bad("'prompt' must be a text")
-    return await answer(body, tokenizer.encode(body["prompt"]).ids, chat=False)
+    return await answer(await read(request), chat=False)
 
 
 @app.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
-    body = await read(request)
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(is_message(m) for m in messages):
-        raise bad("'messages' must be a list of objects with texts 'role' and 'content'")
-    text = templates.apply_chat_template(json.dumps(messages), add_generation_prompt=True)
-    return await answer(body, tokenizer.encode(text, add_special_tokens=False).ids, chat=True)
+    return await answer(await read(request), chat=True)
 
 
 @app.get("/v1/models")
