@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -249,8 +250,15 @@ def _run(work: _Examination, runner: Any, data: str | os.PathLike[str] | None, s
             drawn = random_feeds(_narrow(runner.inputs, declared), other, batch=batch, length=length)
             return runner.run(drawn)  # type: ignore[no-any-return]
 
+        def negative(feeds: Mapping[str, Any] = feeds, values: Mapping[str, Any] = values) -> Mapping[str, Any]:
+            """With integers that are axes counted from the end; what is no axis may not take them."""
+            turned = {n: -1 - a if a.dtype.kind == "i" and a.ndim < 2 else a for n, a in feeds.items()}
+            with suppress(OnnxToolError):
+                values = runner.run(turned)
+            return values
+
         if all(s.dtype != "string" for s in declared):  # of texts that nobody gave, any shape may come out
-            _judge_shapes(work, values, [partial(again, seed + 1 + i) for i in range(_DRAWS)])
+            _judge_shapes(work, values, [*(partial(again, seed + 1 + i) for i in range(_DRAWS)), negative])
         return "on random inputs " + ", ".join(f"{k}{list(v.shape)}" for k, v in list(feeds.items())[:4])
     work.find("OT114" if _always_fails(runner.inputs) else "OT112", failure)
     return "on random inputs of several sizes"

@@ -226,9 +226,14 @@ def test_the_cpu_itself_has_no_fallbacks(digits_onnx: Path, monkeypatch: pytest.
     assert not [f for f in check(digits_onnx).findings if f.id == "OT116"]
 
 
-def test_a_shape_that_depends_on_values_is_no_wrong_declaration(tmp_path: Path) -> None:
-    text = """<ir_version: 9, opset_import: ["" : 18]>
-        g (float[3, 2, 2] x, int64[1] axes) => (float[3, 1, 2] y) { y = ReduceSum(x, axes) }"""
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "(float[3, 2, 2] x, int64[1] axes) => (float[3, 1, 2] y) { y = ReduceSum(x, axes) }",
+        "(float[1, 3, 1, 5] x, int64[1] axes) => (float[1, 3, 1, 1, 5] y) { y = Unsqueeze(x, axes) }",  # for -2
+    ],
+)
+def test_a_shape_that_depends_on_values_is_no_wrong_declaration(tmp_path: Path, graph: str) -> None:
     path = tmp_path / "m.onnx"
-    onnx.save(onnx.parser.parse_model(text), path)
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {graph}'), path)
     assert "OT115" not in {f.id for f in check(path).findings}
