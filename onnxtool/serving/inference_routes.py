@@ -112,8 +112,10 @@ class InferenceRoutes:
 
     async def _index(self, request: Request) -> Answer:
         found = load_json(await request.body() or b"{}")
-        entries = self._repository.index()
-        return json_answer([e for e in entries if found.get("ready") is not True or e["state"] == "READY"])
+        ready = found.get("ready", False)
+        if type(ready) is not bool:
+            raise InputError("'ready' must be true or false.")
+        return json_answer([e for e in self._repository.index() if not ready or e["state"] == "READY"])
 
     async def _load(self, request: Request) -> Answer:
         return await self._control(request, self._repository.load_again)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
 from onnxtool.workflow.candidates import candidates
 from onnxtool.workflow.constraints import MeasuredFile, verdicts
@@ -25,7 +25,7 @@ from onnxtool.workflow.remote import (
 )
 from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, key_with_reads
 from onnxtool.workflow.steps import STEPS
-from onnxtool.workflow.store import Entry, Store, publish, published
+from onnxtool.workflow.store import Entry, Store, publish, publish_folder, published
 
 
 @dataclass
@@ -84,6 +84,7 @@ class BuildChain:
         self._candidates: tuple[CandidatePoint, ...] = ()
         self._constraints: tuple[ConstraintVerdict, ...] = ()
         self._files: dict[str, str] = {}
+        self._folders: dict[str, Files] = {}  # of steps that give one
         self._state = "unchanged"
 
     @property
@@ -103,6 +104,8 @@ class BuildChain:
                 task = self._task()
                 entry = self.lookup.find(task)
                 self._hold_to_lock(task, entry)
+                if entry is None:
+                    self._verify_rest()
             except OnnxToolError as error:
                 self._fail(str(error), error.exit_code)
                 break
@@ -213,6 +216,8 @@ class BuildChain:
             else:
                 said = "the float model is kept: it is within the limits, and no candidate is better"
                 self.notes.append(said)
+        if step.folder:
+            self._folders[str(step.options["output"])] = entry.files
         if entry.files or not step.produces:
             self._known = step.figures(self._known, entry.report)
         self.steps.append(StepOutcome(entry.command, state, reason, entry.key, entry.seconds, said))
@@ -231,9 +236,11 @@ class BuildChain:
             told = ", ".join(f"{c.name} {_shown(c.value)} > {_shown(c.limit)}" for c in missed)
             self._end(f"misses its limits: {told}.", 1)
             return
-        if self.model is not None and self._has_output():
+        if self._folders or (self.model is not None and self._has_output()):
             try:
-                self._publish()
+                if self._has_output():
+                    self._publish()
+                self._publish_folders()
             except OnnxToolError as error:
                 self._end(" ".join(str(error).split()), error.exit_code)
                 return
@@ -260,6 +267,26 @@ class BuildChain:
         else:
             publish(lookup.store, lookup.root, output, names)
         self._state = "built"
+
+    def _publish_folders(self) -> None:
+        lookup = self.lookup
+        for output, files in self._folders.items():
+            if published(lookup.root, f"{output}/file", files):
+                continue
+            if lookup.dry_run:
+                self._state = "stale"
+                self.notes.append(f"{output} is not there, or was changed")
+                continue
+            publish_folder(lookup.store, lookup.root / output, files)
+            self._state = "built"
+
+    def _verify_rest(self) -> None:
+        """Judge the options of all steps to come, before the first of them runs."""
+        for step in self.instance.steps[len(self.steps) :]:
+            try:
+                step.verify()
+            except UsageError as error:
+                raise UsageError(f"{step.command}: {error}") from error
 
     def _stale(self, task: StepTask) -> None:
         self._state = "stale"

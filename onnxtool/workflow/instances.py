@@ -246,6 +246,12 @@ def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> Non
                 "put {name} or an axis of the matrix into it."
             )
         seen[place] = instance.name
+        for step in instance.steps:
+            folder = str(step.options.get("output", "")) if step.folder else ""
+            if folder:
+                other = seen.setdefault(str((file.root / folder).resolve()), f"a package of {instance.name}")
+                if other != f"a package of {instance.name}":
+                    raise UsageError(f"{file.path.name}: {other} and {instance.name} have one output, {folder}.")
         _refuse_overwriting(file, instance, instances.values())
 
 

@@ -120,8 +120,13 @@ def _run(task: StepTask) -> StepResult:
             names = [relative(p, Path(task.root)) for p in users_files(recorder, besides)]
             key = key_with_reads(task.key, Path(task.root), names)
             store.add_reads(task.key, names)
-        made = sorted(f for f in work.iterdir() if f.name.startswith(stem) and f.is_file())
-        files = {MODEL if f == output else f.name: store.add_file(f, move=True) for f in made}
+        if task.step.folder:
+            place = output.with_suffix("")
+            made = sorted(f for f in place.rglob("*") if f.is_file())
+            files = {f.relative_to(place).as_posix(): store.add_file(f, move=True) for f in made}
+        else:
+            made = sorted(f for f in work.iterdir() if f.name.startswith(stem) and f.is_file())
+            files = {MODEL if f == output else f.name: store.add_file(f, move=True) for f in made}
         entry = Entry(key, task.command, files, plain, seconds, task.uses)
         store.put(entry)
         return StepResult(entry, report=plain)

@@ -16,6 +16,7 @@ from onnxtool.options.convert import ConvertCommand, ConvertOptions
 from onnxtool.options.edit import EditCommand
 from onnxtool.options.optimize import OptimizeCommand
 from onnxtool.options.option import REPORTS, Option, options_of
+from onnxtool.options.package import PackageCommand
 from onnxtool.options.quantize import QuantizeCommand, ResultLimits
 from onnxtool.report.base import Report
 from onnxtool.words import part_of, read_words, session_options, taken_by
@@ -52,6 +53,7 @@ class Step:
         uses_reference: it reads the model that the build began with too.
         searches: it looks for a model within the limits of the build, and may keep the one before.
         ordered: its options apply in the order of the file.
+        folder: it gives a folder of files beside the model, which goes to its option `output`.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class Step:
     uses_reference: ClassVar[bool] = False
     searches: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
+    folder: ClassVar[bool] = False
 
     @property
     def measured(self) -> bool:
@@ -94,6 +97,14 @@ class Step:
         """
         raise NotImplementedError
 
+    def verify(self) -> None:
+        """Judge its options before anything is run.
+
+        Raises:
+            UsageError: a value that the command would refuse for itself alone.
+        """
+        self.read_alone()
+
     def summary(self, report: Plain) -> str:
         """One line on what came of it."""
         raise NotImplementedError
@@ -110,6 +121,12 @@ class Step:
         """
         words = self.fields()
         return read_words(self.kind, {words[word]: value for word, value in self.options.items()} | own, dashes="")
+
+    def read_alone(self) -> Any:
+        """Its options, before there is a file: what the build will give is empty. Errors as of `read`."""
+        said = {self.fields()[word] for word in self.options}
+        given = [name for name, option in options_of(self.kind).items() if option.required and name not in said]
+        return self.read(**dict.fromkeys(given, ""))
 
 
 class ConvertStep(Step):
@@ -141,12 +158,20 @@ class OptimizeStep(Step):
         asked = self.options
         return asked.get("level") == "all" and not (asked.get("target") or asked.get("no-bench"))
 
+    def verify(self) -> None:
+        from onnxtool.optimization.pass_base import parse_level
+        from onnxtool.optimization.registry import select
+
+        asked = self.read_alone()
+        if asked.upgrade_opset is not None and asked.downgrade_opset is not None:
+            raise UsageError("upgrade-opset and downgrade-opset exclude each other.")
+        select(parse_level(asked.level), asked.passes, asked.skip)
+
     def run(self, files: Files, limits: Constraints) -> Report:
         from onnxtool.optimization.optimize import optimize
 
+        self.verify()
         asked = self.read()
-        if asked.upgrade_opset is not None and asked.downgrade_opset is not None:
-            raise UsageError("upgrade-opset and downgrade-opset exclude each other.")
         # The latency is in the report alone unless it chooses the fusions: a build measures it in `bench`.
         how = {"opset": asked.upgrade_opset or asked.downgrade_opset, "bench": self.measured}
         return optimize(files.source or "", files.output, **taken_by(optimize, asked) | how)
@@ -186,6 +211,12 @@ class EditStep(Step):
     """Changes of a finished model."""
 
     command, kind, ordered = "edit", EditCommand, True
+
+    def verify(self) -> None:
+        from onnxtool.editing.registry import parse_operations
+
+        self.read_alone()
+        parse_operations(self._operations())
 
     def run(self, files: Files, limits: Constraints) -> Report:
         from onnxtool.editing.edit import edit
@@ -288,9 +319,36 @@ class BenchStep(Step):
         return replace(known, seconds=number(last.get("median")), ratio=ratio, memory=memory)
 
 
+class PackageStep(Step):
+    """A folder that runs the model elsewhere."""
+
+    command, kind, produces, folder = "package", PackageCommand, False, True
+
+    @property
+    def measured(self) -> bool:
+        return True  # it says how many workers and threads pay on this machine
+
+    def verify(self) -> None:
+        from onnxtool.packaging.registry import find_kind
+
+        if "for" not in self.options or "output" not in self.options:
+            raise UsageError("takes `for`, the kinds of package, and `output`, the folder to write.")
+        for kind in self.read_alone().kinds:
+            find_kind(kind)
+
+    def run(self, files: Files, limits: Constraints) -> Report:
+        from onnxtool.packaging.package import package
+
+        how = taken_by(package, self.read(model=files.source))
+        return package(files.source or "", files.output.with_suffix(""), **how)
+
+    def summary(self, report: Plain) -> str:
+        return ", ".join(f"{p['kind']}: {p['proof']['started']['how']}" for p in report.get("packages", ()))
+
+
 STEPS: Mapping[str, type[Step]] = {
     step.command: step
-    for step in (ConvertStep, OptimizeStep, QuantizeStep, EditStep, CheckStep, CompareStep, BenchStep)
+    for step in (ConvertStep, OptimizeStep, QuantizeStep, EditStep, CheckStep, CompareStep, BenchStep, PackageStep)
 }
 # Options of `convert` that say what the model is: they stand in the model's own table.
 SOURCE_OPTIONS = {word: o for word, o in ConvertStep.declared().items() if o.of_source}

@@ -17,11 +17,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from onnxtool.errors import InputError, ResourceError
+from onnxtool.generation.bundle import PROVENANCE
+from onnxtool.generation.folder import staged_folder
 from onnxtool.model.io import sha256
+from onnxtool.packaging.output_folder import verify_output
 from onnxtool.workflow.digests import text_digest
 
 
@@ -54,6 +57,28 @@ def publish(store: Store, root: Path, output: str, files: Mapping[str, StoredFil
         place = target if name == Path(output).name else target.parent / name
         if not store.take_out(file, place):
             raise ResourceError(f"{output}: its content in the cache is damaged; build once more to make it again.")
+
+
+def publish_folder(store: Store, folder: Path, files: Mapping[str, StoredFile]) -> None:
+    """Put a folder of packages, each with its provenance, in the place of what is there.
+
+    Raises:
+        UsageError: what is there is no package.
+        ResourceError: the cache lost it, or there is no room.
+    """
+    for place in sorted(PurePosixPath(name).parent for name in files if PurePosixPath(name).name == PROVENANCE):
+        verify_output(folder / place)
+        folder.mkdir(parents=True, exist_ok=True)
+        with staged_folder(folder / place) as staged:
+            own = {n: f for n, f in files.items() if PurePosixPath(n).is_relative_to(place)}
+            for name, file in own.items():
+                target = staged / PurePosixPath(name).relative_to(place)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                inside = target.resolve().is_relative_to(staged.resolve())
+                if not inside or not store.take_out(file, target):
+                    raise ResourceError(
+                        f"{folder}: its content in the cache is damaged; build once more to make it again."
+                    )
 
 
 FORMAT = 1

@@ -17,6 +17,7 @@ import onnx
 import pytest
 
 from onnxtool.cli.forms.html import write_model_pages
+from onnxtool.errors import UsageError
 from onnxtool.report.build import BuildReport
 from onnxtool.report.schema import report_from_plain
 from onnxtool.workflow import run_step
@@ -79,6 +80,55 @@ def test_an_output_that_was_lost_or_changed_is_put_back(run: Builder, project: P
     assert states(report) == {"a": ["cached", "cached"], "b": ["cached", "cached"]}
     assert (project / "out" / "a.onnx").read_bytes() == good
     assert (project / "out" / "b.onnx").stat().st_nlink == 1
+
+
+def test_a_package_is_a_step_that_is_cached_locked_and_put_back(run: Builder, project: Path) -> None:
+    text = """
+[models.a]
+source = "a.onnx"
+steps = ["check", { step = "package", for = ["ort"], output = "dist/{name}" }]
+"""
+    assert states(run(text)) == {"a": ["built", "built"]}
+    made = {p.relative_to(project): p.read_bytes() for p in (project / "dist" / "a").rglob("*") if p.is_file()}
+    assert Path("dist/a/provenance.json") in made and Path("dist/a/model.onnx") in made
+    again = run(dry_run=True)
+    assert again.ok and states(again) == {"a": ["cached", "cached"]}
+    (project / "dist" / "a" / "README.md").write_text("changed")
+    (project / "dist" / "a" / "model.onnx").unlink()
+    assert [m.state for m in run(dry_run=True).models] == ["stale"]
+    assert states(run(frozen=True)) == {"a": ["cached", "cached"]}
+    assert {p.relative_to(project): p.read_bytes() for p in (project / "dist" / "a").rglob("*") if p.is_file()} == made
+    (project / "a.onnx").write_bytes(tiny_model(5.0).SerializeToString())
+    assert states(run(dry_run=True)) == {"a": ["stale", "waiting"]}
+    (project / "mine").mkdir()
+    (project / "mine" / "file").write_text("mine")
+    refused = run(text.replace("dist/{name}", "mine"))
+    assert "not a package" in refused.models[0].error and (project / "mine" / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ("{ step = 'optimize', level = 'nonsense' }", "choose basic, extended or all"),
+        ("'check', { step = 'optimize', pass = ['no-such-pass'] }", "no pass 'no-such-pass'"),
+        ("'optimize', { step = 'edit', operation = ['nonsense=1'] }", "no operation 'nonsense'"),
+        ("'optimize', { step = 'package', for = ['nope'], output = 'p' }", "not a kind of package"),
+        ("'optimize', { step = 'package', for = ['ort'] }", "the folder to write"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_options_of_all_steps_are_judged_before_the_first_one_runs(
+    run: Builder, steps: str, reason: str, dry_run: bool
+) -> None:
+    report = run(f"[models.a]\nsource = 'a.onnx'\nsteps = [{steps}]\n", dry_run=dry_run)
+    assert reason in report.models[0].error and report.models[0].exit_code == 2
+    assert "built" not in states(report)["a"]
+
+
+def test_two_packages_do_not_have_one_folder(run: Builder) -> None:
+    step = "steps = [{ step = 'package', for = ['ort'], output = 'p' }]"
+    with pytest.raises(UsageError, match="have one output, p"):
+        run(f"[models.a]\nsource = 'a.onnx'\n{step}\n[models.b]\nsource = 'b.onnx'\n{step}\n")
 
 
 def test_one_failing_model_does_not_stop_the_others(run: Builder, project: Path) -> None:

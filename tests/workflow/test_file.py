@@ -33,6 +33,7 @@ NOT_OF_A_STEP = {
         *("factory", "factory-arg", "pythonpath", "trust", "input-shape", "input-dtype"),
     },
     "bench": {"connections", "rate", "trust", "trace", "peer", "session-settings", "best"},
+    "package": set(),
 }
 
 

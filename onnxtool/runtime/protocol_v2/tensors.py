@@ -169,7 +169,9 @@ def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
                 raise InputError(f"{_CLASSES!r} must be a whole number, 1 or more.")
             classes[entry["name"]] = count
     name = header.get("id")
-    return InferRequest(feeds, outputs, binary, classes, name if isinstance(name, str) else None)
+    if name is not None and not isinstance(name, str):
+        raise InputError("'id' must be a text.")
+    return InferRequest(feeds, outputs, binary, classes, name)
 
 
 def decode_plain(found: Any, types: Mapping[str, np.dtype | str]) -> dict[str, np.ndarray]:
