@@ -16,15 +16,16 @@ from onnxtool.model.header import element_type, operator_name
 from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.operators.cost import Shape, has_products, macs
 from onnxtool.model.operators.shape_inference import infer_shapes
-from onnxtool.model.operators.value_facts import sizes_of
+from onnxtool.model.operators.value_facts import remember_given, sizes_of
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
-from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, known_shapes, light_copy
+from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, infer, known_shapes, light_copy
 from onnxtool.model.spec import Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
+_ROUNDS = 6
 _LONG = 32
 _SHORT = 16  # the length to try where the assumed one fits no shape
 
@@ -160,7 +161,7 @@ def _listed(
     """All nodes with their shapes, and the numbers that were assumed for dims; what fails goes into `warnings`."""
     bound = light_copy(proto)
     assumed = bind_inputs(bound, given, length)
-    shapes = known_shapes(bound)
+    shapes = known_shapes(complete(bound))
     try:
         shapes = _shapes(complete(bound))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
@@ -169,14 +170,31 @@ def _listed(
 
 
 def _shapes(inferred: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
-    """Those that ONNX's inference has found, and those behind the runtime's own operators, which it cannot pass."""
-    known = known_shapes(inferred)
-    model = io.from_proto(inferred)
-    infer_shapes(model)
-    for value in (output for graph in model.graphs() for node in graph for output in node.outputs):
-        sizes = sizes_of(value)
-        if sizes is not None and value.name and not all(isinstance(d, int) for d in known.get(value.name, (None,))):
-            known[value.name] = tuple(d if isinstance(d, int) else None for d in sizes)
+    """By ONNX's own inference and by our rules in turn: each goes on from what the other has found.
+
+    Args:
+        inferred: of `complete`; changed in place.
+    """
+    known: dict[str, tuple[Dim, ...]] = {}
+    for _ in range(_ROUNDS):
+        known |= known_shapes(inferred)
+        model = io.from_proto(inferred)
+        values = [output for graph in model.graphs() for node in graph for output in node.outputs]
+        for value in values:
+            remember_given(value, value.shape)
+        infer_shapes(model)
+        found = []
+        for value in values:
+            sizes, name = sizes_of(value), value.name
+            if sizes is None or not name or all(isinstance(d, int) for d in known.get(name, (None,))):
+                continue
+            known[name] = tuple(d if isinstance(d, int) else None for d in sizes)
+            if value.dtype is not None and None not in known[name]:
+                found.append(onnx.helper.make_tensor_value_info(name, value.dtype.value, known[name]))
+        if not found:
+            break
+        inferred.graph.value_info.extend(found)
+        inferred = infer(inferred)
     return known
 
 
