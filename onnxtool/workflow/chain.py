@@ -23,7 +23,7 @@ from onnxtool.workflow.remote import (
     published_remotely,
     shown,
 )
-from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, key_with_reads
+from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, find_entry
 from onnxtool.workflow.steps import STEPS
 from onnxtool.workflow.store import Entry, Store, publish, publish_folder, published
 
@@ -47,15 +47,9 @@ class Lookup:
 
     def find(self, task: StepTask) -> Entry | None:
         """What a step gave before, from the same ingredients."""
-        if not task.watched:
-            return self._entry(task.key)
-        if self.remote_cache is not None:
+        if task.watched and self.remote_cache is not None:
             self.remote_cache.pull_reads(self.store, task.key)
-        for names in self.store.reads(task.key):
-            entry = self._entry(key_with_reads(task.key, self.root, names))
-            if entry is not None:
-                return entry
-        return None
+        return find_entry(task, self._entry, self.store)
 
     def _entry(self, key: str) -> Entry | None:
         entry = self.store.find(key)

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,9 +81,13 @@ class StepResult:
 
 def run_step(task: StepTask) -> StepResult:
     """Run a step and keep its result in the cache; whatever goes wrong is in the result and ends no other step."""
+    store = Store(Path(task.store))
     try:
-        with _exclusive(task.measured):
-            return _run(task)
+        with store.lease(task.key):  # of all builds that want it one makes it
+            if (entry := find_entry(task, store.find, store)) is not None:
+                return StepResult(entry, report=entry.report)
+            with _exclusive(task.measured):
+                return _run(task, store)
     except OnnxToolError as error:
         return StepResult(None, " ".join(str(error).split()), error.exit_code)
     except MemoryError:
@@ -95,8 +99,22 @@ def run_step(task: StepTask) -> StepResult:
         return StepResult(None, f"this is a bug in onnxtool: {type(error).__name__}: {reason}", 70)
 
 
-def _run(task: StepTask) -> StepResult:
-    store = Store(Path(task.store))
+def find_entry(task: StepTask, find: Callable[[str], Entry | None], store: Store) -> Entry | None:
+    """What a step gave before, from the same ingredients.
+
+    Args:
+        task: the step.
+        find: gives the entry of a key.
+        store: knows what the code of a step was seen to read.
+    """
+    if not task.watched:
+        return find(task.key)
+    root = Path(task.root)
+    keys = (key_with_reads(task.key, root, names) for names in store.reads(task.key))
+    return next((entry for key in keys if (entry := find(key)) is not None), None)
+
+
+def _run(task: StepTask, store: Store) -> StepResult:
     with _scratch(store.folder) as work:
         source = task.source if task.model is None else str(_laid_out(store, task.model, work / "source.onnx"))
         reference = task.reference_path

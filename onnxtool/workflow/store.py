@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -198,6 +198,28 @@ class Store:
                 return False
             os.replace(temporary, target)
         return True
+
+    @contextmanager
+    def lease(self, key: str) -> Iterator[None]:
+        """Held by the one process on this machine that makes an entry; others wait for it."""
+        try:
+            import fcntl
+        except ImportError:  # Windows: both make it, which costs time alone
+            yield
+            return
+        place = self.folder / "work" / f"{key}.lease"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        held = False
+        while not held:
+            with open(place, "ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                held = os.fstat(file.fileno()).st_nlink > 0  # else its last holder has removed it
+                try:
+                    if held:
+                        yield
+                finally:
+                    if held:
+                        place.unlink(missing_ok=True)
 
     def reads(self, key: str) -> list[list[str]]:
         """Sets of file names that the code of a step was seen to read, the latest first."""

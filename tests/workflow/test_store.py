@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxtool.errors import UsageError
+from onnxtool.workflow import run_step
 from onnxtool.workflow.cache import cache
+from onnxtool.workflow.chain import BuildChain, Lookup
+from onnxtool.workflow.file import read_file
+from onnxtool.workflow.instances import expand
+from onnxtool.workflow.lock import Lock
 from onnxtool.workflow.store import Entry, Store, StoredFile
 
 
@@ -93,3 +103,39 @@ def test_prune_removes_the_oldest_and_keeps_what_is_still_used(tmp_path: Path) -
     assert cache("prune", folder=store.folder).entries == 0
     with pytest.raises(UsageError, match="--older-than"):
         cache("prune", folder=store.folder, older_than="soon")
+
+
+def test_one_of_two_builds_makes_a_step_and_the_other_takes_it(project: Path, tmp_path: Path) -> None:
+    """Both begin before the step is there; a lease lets one of them run it."""
+    text = "[models.a]\nsource = 'a.onnx'\nsteps = ['optimize']\n"
+    (project / "onnxtool.toml").write_text(text)
+    ran, both = list[str](), threading.Barrier(2)
+    run, lease = run_step.run_in_place, Store.lease
+
+    def counted(task: run_step.StepTask, *rest: Any) -> Any:
+        ran.append(task.command)
+        return run(task, *rest)
+
+    def together(store: Store, key: str) -> Any:
+        both.wait(60)
+        return lease(store, key)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as threads:
+        patch.setattr(run_step, "run_in_place", counted)
+        patch.setattr(Store, "lease", together)
+        patch.setattr(run_step, "_inside", lambda _: nullcontext())
+        tasks = [build_task(project, tmp_path / "cache") for _ in range(2)]
+        results = list(threads.map(run_step.run_step, tasks))
+    assert ran == ["optimize"]
+    assert results[0].entry == results[1].entry is not None
+    assert not list((tmp_path / "cache" / "work").glob("*.lease"))
+
+
+def build_task(project: Path, cache: Path) -> run_step.StepTask:
+    """The stale step of a build."""
+    described = read_file(project / "onnxtool.toml")
+    (instance,) = expand(described).values()
+    lookup = Lookup(project, Store(cache), Lock.read(project / "onnxtool.lock"), False, False, {})
+    task = BuildChain(instance, lookup).advance()
+    assert task is not None
+    return dataclasses.replace(task, source=str(project / "a.onnx"))
