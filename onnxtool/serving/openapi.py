@@ -33,7 +33,7 @@ def openapi(models: Sequence[Served]) -> dict[str, Any]:
         "/metrics": _get("Metrics for Prometheus."),
         "/v2": _get("Name, version and extensions of the server."),
         "/v2/models": _get("Models and versions."),
-        "/v2/repository/index": _post("Models, versions and their states.", {"type": "object"}),
+        "/v2/repository/index": _post("Models, versions and their states.", {"type": "object"}, {"type": "array"}),
     }
     for served in models:
         target, runner = served.target, served.engine.model
@@ -83,7 +83,7 @@ def docs_page(models: Sequence[Served]) -> str:
 
 
 def _get(summary: str) -> dict[str, Any]:
-    return {"get": {"summary": summary, "responses": {"200": {"description": "OK"}}}}
+    return {"get": {"summary": summary, "responses": {"200": {"description": "OK"}, **_OTHERWISE}}}
 
 
 def _post(
@@ -101,8 +101,16 @@ def _responses(schema: Mapping[str, Any]) -> dict[str, Any]:
         "429": "too many requests wait",
         "504": "took too long",
     }
-    good = {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}}
-    return good | {status: {"description": text} for status, text in told.items()}
+    good = {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}, **_OTHERWISE}
+    return good | {status: _fault(text) for status, text in told.items()}
+
+
+def _fault(text: str) -> dict[str, Any]:
+    shape = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+    return {"description": text, "content": {"application/json": {"schema": shape}}}
+
+
+_OTHERWISE = {"default": _fault("an error, such as 404 for what is not served now")}
 
 
 def _message(key: str) -> dict[str, Any]:
