@@ -8,12 +8,13 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from onnxtool.serving.served_model import ServingRunner
 
 _COMMAND_SECONDS = 600
 _TRIES = 3
+_PREFIX, _LOCK = "onnxtool-serve-", "lock"
 _ADVICE = "What is meant to differ needs --reload interface."
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -93,8 +95,10 @@ class PrivateCopy:
         raise InputError(f"{path}: keeps changing while it is loaded.")
 
     def _copy(self, path: Path) -> None:
-        self._folder = TemporaryDirectory(prefix="onnxtool-serve-")
-        self.path = Path(self._folder.name) / path.name
+        self._folder = TemporaryDirectory(prefix=_PREFIX)
+        self._held = _hold(Path(self._folder.name))
+        self.path = Path(self._folder.name) / "model" / path.name
+        self.path.parent.mkdir()
         try:
             if path.is_dir():
                 shutil.copytree(path, self.path, copy_function=shutil.copyfile)
@@ -118,6 +122,31 @@ class PrivateCopy:
     def close(self) -> None:
         """Remove it."""
         self._folder.cleanup()
+        if self._held is not None:
+            self._held.close()
+
+
+def remove_lost_copies() -> None:
+    """Remove the copies of servers that were killed: nobody holds their locks any more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if (folder / _LOCK).is_file() and (held := _hold(folder)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            held.close()
+
+
+def _hold(folder: Path) -> IO[bytes] | None:
+    """The lock of a copy, until it is closed or this process ends; None where another process holds it."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        file = open(folder / _LOCK, "ab")  # noqa: SIM115  (held on)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise
+        return file
+    return None
 
 
 def run_command(*arguments: str, options: SessionOptions) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:

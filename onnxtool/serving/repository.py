@@ -25,6 +25,7 @@ from onnxtool.serving.admission import (
     Signature,
     admit,
     file_signature,
+    remove_lost_copies,
     succeed,
     succeed_bundle,
     verify_equal,
@@ -132,6 +133,7 @@ class Repository:
         Raises:
             OnnxToolError: none of them can be served; the first one's error.
         """
+        remove_lost_copies()
         self._slots = {target: _Slot(target) for target in targets}
         with ThreadPoolExecutor(max(1, min(len(targets), cpu.usable_cores()))) as threads:
             errors = [error for error in threads.map(self._load, self._slots.values()) if error is not None]

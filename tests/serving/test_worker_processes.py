@@ -271,3 +271,26 @@ def test_a_process_that_ends_between_runs_costs_no_request_and_blames_no_inputs(
     finally:
         pool.close()
     assert len(reasons) == 3 and all("while nothing ran" in reason for reason in reasons)
+
+
+def test_a_server_that_was_killed_leaves_no_copies_behind_the_next_one(
+    tmp_path: Path, relu_proto: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+
+    def copies() -> set[Path]:
+        return set(tmp_path.glob("onnxtool-serve-*"))
+
+    lost = Running(tmp_path / "m.onnx", "--reload", "off")
+    for child in children(lost.process.pid):
+        serving = int(Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    os.kill(serving, signal.SIGKILL)
+    lost.stop()
+    (left,) = copies()
+    first = Running(tmp_path / "m.onnx", "--reload", "off")
+    assert left not in copies() and len(copies()) == 1
+    second = Running(tmp_path / "m.onnx", "--reload", "off")
+    assert len(copies()) == 2  # that of a server that lives stays
+    assert first.runner("m").run({"x": np.float32([[1, 2, 3]])}) and first.stop() == 0 and second.stop() == 0
+    assert not copies()
