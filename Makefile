@@ -4,13 +4,14 @@
 # Besides: make browser installs Chromium (Debian, Ubuntu), so that the tests of HTML pages run and are not skipped;
 # make corpus judges all cases of tests/corpus, of which make test takes a part (about half an hour);
 # make web-runtime brings onnxruntime-web (npm), so that `package --for web` is tested in it.
+# make packages starts each kind of package in an environment of its own.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test corpus announce browser web-runtime lint types unit coverage wheel man format clean
+.PHONY: demo test corpus announce browser web-runtime packages lint types unit coverage wheel man format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/onnxtool quickstart demo
@@ -33,6 +34,15 @@ browser:
 
 web-runtime:
 	npm install --no-audit --no-fund --prefix .web onnxruntime-web@1.30.0
+
+# Each kind of package from the bundled model, started and compared with it; servers in an environment of their own, which
+# pip fills. With ONNXRUNTIME_WEB=.web/node_modules the pages run in Chromium, too.
+KINDS := fastapi kserve azureml mlflow triton ort cpp
+packages: $(VENV)/.test
+	for kind in $(KINDS); do \
+	  $(BIN)/onnxtool package fixtures/digits_cnn.onnx --for $$kind --fresh-venv -o build/packages/$$kind || exit 1; \
+	done
+	$(BIN)/python -m pytest -n 0 -q tests/packaging/kinds/test_web.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
