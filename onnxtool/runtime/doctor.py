@@ -14,7 +14,7 @@ _BASE = ("onnx", "onnx-ir", "onnxscript", "numpy", "onnxruntime", "typer", "rich
 DISTRIBUTION = "onnxtool-cli"
 EXTRAS = (
     *("pytorch", "transformers", "generation", "keras", "jax", "sklearn", "boosting", "images", "openvino", "serve"),
-    *("paddle", "tables", "view", "dask", "ray", "remote", "signing", "extensions"),
+    *("grpc", "tracing", "paddle", "tables", "view", "dask", "ray", "remote", "signing", "extensions"),
 )
 # Other distributions that bring the same module: any of them satisfies the requirement.
 _SAME = {
