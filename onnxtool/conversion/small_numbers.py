@@ -1,7 +1,8 @@
-"""exp(x) - 1 and log(1 + x) of small x, for which ONNX has no operator and exporters write what loses all digits."""
+"""Functions for which ONNX has no operator, exact where exporters write what is not: near zero, and for -0.0."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,3 +25,18 @@ def log1p(add: AddNode, x: Any) -> Any:
     usual, lost, endless = add("Log", more), add("Equal", kept, 0.0), add("IsInf", kept)
     scaled = add("Mul", usual, add("Div", x, add("Where", add("Or", lost, endless), 1.0, kept)))
     return add("Where", lost, x, add("Where", endless, usual, scaled))
+
+
+def atan2(add: AddNode, y: Any, x: Any) -> Any:
+    """The angle of (x, y): the arc tangent of |y| / |x|, and the signs, which zeros have too."""
+    height, width = add("Abs", y), add("Abs", x)
+    alike = add("Equal", height, width)  # also both zero, or both infinite, whose quotient is NaN
+    unit = add("Sign", height)
+    angle = add("Atan", add("Where", alike, unit, add("Div", height, width)))
+    angle = add("Where", is_negative(add, x), add("Sub", math.pi, angle), angle)
+    return add("Where", is_negative(add, y), add("Neg", angle), angle)
+
+
+def is_negative(add: AddNode, x: Any) -> Any:
+    """Whether the sign bit is set, as far as numbers show it: -0.0 by its reciprocal, which is minus infinity."""
+    return add("Or", add("Less", x, 0.0), add("Less", add("Reciprocal", x), 0.0))

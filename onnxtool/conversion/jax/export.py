@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax2onnx
+from jax.extend.core import ClosedJaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from onnxtool.conversion.jax.evaluation import Evaluation
 from onnxtool.conversion.jax.model import JaxModel
 from onnxtool.conversion.jax.patches import PATCHES
+from onnxtool.conversion.jax.steps import STEPS
 from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.patches import applied, replaced
 from onnxtool.conversion.quiet import quiet
@@ -55,10 +58,12 @@ def _convert(model: JaxModel, opset: int, verbose: int) -> ir.Model:
 
 
 def _needed(call: Callable[..., Any], *inputs: Any) -> list[Any]:
-    """Only the steps that the outputs depend on: recurrent cells split random keys for a state that is zeros."""
+    """Only the steps that the outputs depend on (recurrent cells split random keys for a state that is zeros), as
+    jax2onnx has them right.
+    """
     traced = jax.make_jaxpr(call)(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs))
     pruned, used = dce_jaxpr(traced.jaxpr, [True] * len(traced.jaxpr.outvars))
-    return jax.core.eval_jaxpr(pruned, traced.consts, *itertools.compress(inputs, used))  # type: ignore[no-any-return]
+    return Evaluation(STEPS)(ClosedJaxpr(pruned, traced.consts), *itertools.compress(inputs, used))
 
 
 @contextmanager

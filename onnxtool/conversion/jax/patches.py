@@ -40,7 +40,38 @@ def _precise(module: str, plugin: str, function: Callable[[AddNode, Any], Any]) 
     return replaced(kind, "lower", lambda _, context, equation: _lower(function, context, equation))
 
 
+def _sized() -> AbstractContextManager[None]:
+    """Shapes take sizes that JAX knows as formulas."""
+    from onnx_ir import _core
+
+    known = _core._maybe_convert_to_symbolic_dim
+
+    def converted(dim: Any) -> Any:
+        return _core.SymbolicDim(str(dim)) if type(dim).__name__ == "_DimExpr" else known(dim)
+
+    return replaced(_core, "_maybe_convert_to_symbolic_dim", converted)
+
+
+def _rounded_down() -> AbstractContextManager[None]:
+    """Quotients of sizes, by taking the remainder off first."""
+    from jax2onnx.converter.lower_dimexpr import LowerDimExpr
+
+    known = LowerDimExpr._convert_op
+
+    def converted(self: Any, name: str, operands: list[Any]) -> Any:
+        if name == "floordiv":
+            rest = known(self, "mod", operands)
+            whole = self.ctx.builder.Sub(operands[0], rest, _outputs=[self.ctx.fresh_name("dimexpr_whole")])
+            self._set_metadata(whole)
+            operands = [whole, operands[1]]
+        return known(self, name, operands)
+
+    return replaced(LowerDimExpr, "_convert_op", converted)
+
+
 PATCHES = (
+    LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17 cuts off quotients of sizes where JAX rounds down", _rounded_down),
+    LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17's remainders and padding want a number for a dynamic size", _sized),
     LibraryPatch(
         "jax2onnx",
         _BELOW,

@@ -98,6 +98,7 @@ def forgets_a_removed_input(_: Path) -> bool:
 
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5, 2.0, -0.3]], np.float32)
+ZEROS = np.array([[-0.0, 0.0, -2.0, -0.0, -0.0, 1.5]] * 2, np.float32)
 CLOSE = np.array([[1000.0, 1000.001, 1000.002, 7.0, 7.5, 9.0]] * 2, np.float32)
 CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
     [
@@ -109,8 +110,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(5, lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x)),
         translated(6, lambda x: torch.cdist(x[:, :, None], x[:, :, None]), CLOSE, 1e-3),
         translated(7, functional.logsigmoid, np.array([[-20.0, -100.0, -5.0, 0.0, 3.0, 9.0]], np.float32)),
-        translated(8, torch.expm1, SMALL, 1e-6),
-        translated(9, torch.log1p, SMALL, 1e-6),
+        translated(8, lambda x: torch.atan2(x, x.flip(1)), ZEROS),
+        translated(9, lambda x: torch.signbit(x) * 1.0, ZEROS),
+        translated(10, torch.expm1, SMALL, 1e-6),
+        translated(11, torch.log1p, SMALL, 1e-6),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (removed_inputs.PATCH, forgets_a_removed_input),
         (traced_operators.GROUPED_ATTENTION, traced(Computes(shares_keys), SEQUENCE)),

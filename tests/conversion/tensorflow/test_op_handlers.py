@@ -24,11 +24,13 @@ def saved(function: object, dtype: object, folder: Path) -> Path:
     return folder / "model"
 
 
-@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
 def test_division_and_remainder_round_down(dtype: str, tmp_path: Path) -> None:
     source = saved(lambda _, x: x // 3 + 100 * (x % -7), dtype, tmp_path)
     assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
     x = np.array([[-7, -3, -1, 0], [1, 2, 20, -21]]).astype(dtype)
+    if dtype != "float32":
+        x[0, 3], x[1, 3] = np.iinfo(dtype).min, np.iinfo(dtype).max
     found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
     np.testing.assert_array_equal(found, x // 3 + 100 * (x % np.array(-7, dtype)))
 

@@ -94,6 +94,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
         lambda x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.0, 2.0]), SIGNS, folder
     ),
     PATCHES["FloorDiv"]: lambda folder: agrees(lambda x: x // 3, INTEGERS, folder),
+    PATCHES["Atan2"]: lambda folder: agrees(lambda x: tf.math.atan2(x, x), SIGNS, folder),
+    PATCHES["MatrixBandPart"]: lambda folder: agrees(
+        lambda x: tf.linalg.band_part(tf.exp(tf.stack([x * 1e3, x], 1)), 0, 1), SIGNS, folder
+    ),
     PATCHES["FloorMod"]: lambda folder: agrees(lambda x: x % 0.1, SIGNS * 1e6, folder),
     PATCHES["SelectV2"]: lambda folder: agrees(lambda x: tf.where(x > 0, x, tf.exp(x + 1e3)), SIGNS, folder),
     PATCHES["Select"]: lambda folder: agrees(

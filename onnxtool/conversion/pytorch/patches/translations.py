@@ -11,7 +11,7 @@ import onnxscript
 import torch
 
 from onnxtool.conversion.patches import LibraryPatch, applied
-from onnxtool.conversion.small_numbers import AddNode, expm1, log1p
+from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, is_negative, log1p
 
 op = onnxscript.opset18
 Translation = Callable[..., Any]
@@ -132,6 +132,14 @@ def _log1p(values: Any) -> Any:
     return log1p(_adding_to(values), values)
 
 
+def _angle(y: Any, x: Any) -> Any:
+    return atan2(_adding_to(y), y, x)
+
+
+def _sign_bit(values: Any) -> Any:
+    return is_negative(_adding_to(values), values)
+
+
 def _adding_to(values: Any) -> AddNode:
     """A way to add nodes; numbers among their inputs have the type of `values`."""
 
@@ -192,6 +200,8 @@ PATCHES = (
     _missing(_ATEN.searchsorted.Tensor, _place_among_sorted),
     _imprecise(_ATEN._cdist_forward.default, _distances, "torch 2.13 loses distances of what is close together"),
     _imprecise(_ATEN.log_sigmoid.default, _log_sigmoid, "torch 2.13 gives minus infinity from -17 on"),
+    _imprecise(_ATEN.atan2.default, _angle, "torch 2.13's angle is wrong for -0.0"),
+    _imprecise(_ATEN.signbit.default, _sign_bit, "torch 2.13 finds no sign in -0.0"),
     _imprecise(_ATEN.expm1.default, _expm1, "torch 2.13's e^x - 1 has no correct digit left at 1e-7"),
     _imprecise(_ATEN.log1p.default, _log1p, "torch 2.13's log(1 + x) has no correct digit left at 1e-7"),
 )

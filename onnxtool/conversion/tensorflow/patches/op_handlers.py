@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.patches import LibraryPatch
+from onnxtool.conversion.small_numbers import atan2, expm1, log1p
 
 # As onnx.TensorProto counts them.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE, UINT64 = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 13
 _FLOATS = (FLOAT, FLOAT16, DOUBLE)
+_SIGNED = (INT8, INT16, INT32, INT64)
 # The runtime's Where has no kernel for the types of the first row; those of the second hold their values.
 _WHERE_CARRIER = {BOOL: UINT8, FLOAT16: FLOAT, INT8: INT32, UINT16: INT32, INT16: INT32, UINT64: INT64}
 
@@ -75,30 +77,16 @@ def _erfc(write: OperatorWriter) -> None:
     write.give("Sub", write.constant(1), write.add("Erf", write.inputs[0]))
 
 
-def _expm1(write: OperatorWriter) -> None:
-    """exp(x) - 1 = tanh(x / 2) (exp(x) + 1), which stays exact near zero."""
-    x = write.inputs[0]
-    tangent = write.add("Tanh", write.add("Mul", x, write.constant(0.5)))
-    write.give("Mul", tangent, write.add("Add", write.add("Exp", x), write.constant(1)))
+def _written(formula: Callable[..., Any]) -> Handler:
+    """A handler that writes a formula of the inputs, in which floats have the type of the result."""
 
+    def handler(write: OperatorWriter) -> None:
+        def add(kind: str, *inputs: Any) -> str:
+            return write.add(kind, *(write.constant(i) if isinstance(i, float) else i for i in inputs))
 
-def _log1p(write: OperatorWriter) -> None:
-    """log(1 + x), times x over what 1 + x has of it: that makes good what the sum drops of a small x.
+        write.give("Identity", formula(add, *write.inputs))
 
-    Source: Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", theorem 4.
-    """
-    from tf2onnx.utils import map_onnx_to_numpy_type
-
-    x, one = write.inputs[0], write.constant(1)
-    largest = write.constant(np.finfo(map_onnx_to_numpy_type(write.dtype)).max)
-    more = write.add("Add", x, one)
-    kept = write.add("Sub", more, one)
-    usual = write.add("Log", more)
-    nothing = write.add("Equal", kept, write.constant(0))
-    infinite = write.add("Greater", kept, largest)
-    divisor = write.add("Where", write.add("Or", nothing, infinite), one, kept)
-    scaled = write.add("Mul", usual, write.add("Div", x, divisor))
-    write.give("Where", nothing, x, write.add("Where", infinite, usual, scaled))
+    return handler
 
 
 def _lookup(write: OperatorWriter) -> None:
@@ -175,12 +163,22 @@ def _bucketize(write: OperatorWriter) -> None:
 
 
 def _floor_div(write: OperatorWriter) -> None:
-    """floor(x / y). ONNX's Div of integers rounds towards zero: it is exact once the remainder is taken off."""
+    """floor(x / y). ONNX's Div of integers rounds towards zero: one less where signs differ and a rest remains.
+
+    x less its remainder, divided, would be wrong at the smallest integer, which has nothing below it.
+    """
     x, y = write.inputs
     if write.dtype in _FLOATS:
         write.give("Floor", write.add("Div", x, y))
-    else:
-        write.give("Div", write.add("Sub", x, write.add("Mod", x, y)), y)
+        return
+    if write.dtype not in _SIGNED:
+        write.give("Div", x, y)
+        return
+    zero, (x, y) = write.constant(0, np.int64), (write.cast(value, INT64) for value in (x, y))
+    apart = write.add("Xor", *(write.add("Less", value, zero) for value in (x, y)))
+    rest = write.add("Not", write.add("Equal", write.add("Mod", x, y), zero))
+    less = write.cast(write.add("And", apart, rest), INT64)
+    write.give("Cast", write.add("Sub", write.add("Div", x, y), less), to=write.dtype)
 
 
 def _floor_mod(write: OperatorWriter) -> None:
@@ -197,6 +195,23 @@ def _floor_mod(write: OperatorWriter) -> None:
     alike = write.add("Equal", *(write.add("Less", value, zero) for value in (rest, y)))
     stays = write.add("Or", write.add("Equal", rest, zero), alike)
     write.give("Where", stays, rest, write.add("Add", rest, y))
+
+
+def _matrix_band(write: OperatorWriter) -> None:
+    """Elements at most so far below and above the diagonal; a product with zeros is NaN where one is infinite."""
+    matrix, lower, upper = write.inputs
+    ends, one = write.constant([np.iinfo(np.int64).max], np.int64), partial(write.constant, dtype=np.int64)
+    rows, columns = (
+        write.add("Range", one(0), write.add("Squeeze", write.add("Slice", write.add("Shape", matrix), one([at]), end)),
+                  one(1))
+        for at, end in ((-2, one([-1])), (-1, ends))
+    )  # fmt: skip
+    below = write.add("Sub", write.add("Unsqueeze", rows, one([1])), columns)  # int64[rows, columns], 0 on the diagonal
+    kept = [
+        write.add("Or", write.add("Less", width, one(0)), write.add("LessOrEqual", apart, width))
+        for width, apart in ((write.cast(lower, INT64), below), (write.cast(upper, INT64), write.add("Neg", below)))
+    ]
+    write.choose(write.add("And", *kept), matrix, write.constant(0))
 
 
 def _select(write: OperatorWriter) -> None:
@@ -451,8 +466,8 @@ def _wrong(name: str, since: int, write: Handler, upstream: str) -> LibraryPatch
 
 PATCHES = {
     "Erfc": _missing("Erfc", 9, _erfc),
-    "Expm1": _wrong("Expm1", 9, _expm1, "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
-    "Log1p": _wrong("Log1p", 9, _log1p, "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
+    "Expm1": _wrong("Expm1", 10, _written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
+    "Log1p": _wrong("Log1p", 10, _written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
     "LookupTableFindV2": _wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
     "OneHot": _wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
     "Bitcast": _missing("Bitcast", 9, _sign_bit),
@@ -475,5 +490,7 @@ PATCHES = {
         name: _wrong(name, 16, _segments, f"tf2onnx 1.17's {name} counts segments below zero from the end")
         for name in ("UnsortedSegmentSum", "UnsortedSegmentProd")
     },
+    "Atan2": _wrong("Atan2", 9, _written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
+    "MatrixBandPart": _wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
     "FloorMod": _wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
 }

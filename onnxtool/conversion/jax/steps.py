@@ -1,0 +1,260 @@
+"""Steps of a trace that jax2onnx lacks or has wrong, written with steps that it has right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import mul
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+def _bind(equation: Any, *inputs: Any, **changed: Any) -> Any:
+    """The step as it is, with some of its options changed."""
+    return equation.primitive.bind(*inputs, **{**equation.params, **changed})
+
+
+def _lgamma(equation: Any, x: Any) -> Any:
+    """Infinite at 0, -1, -2, ... and at both infinities."""
+    endless = (x <= 0) & (jnp.floor(x) == x) | jnp.isinf(x)
+    return jnp.where(endless, jnp.asarray(np.inf, x.dtype), _bind(equation, jnp.where(endless, 1, x)))
+
+
+def _digamma(equation: Any, x: Any) -> Any:
+    """NaN at 0, -1, -2, ...; by reflection below 1/2: psi(x) = psi(1 - x) - pi / tan(pi x).
+
+    The tangent needs only the fraction of x.
+
+    Source: Abramowitz and Stegun 1964, 6.3.7.
+    """
+    reflected = x < 0.5
+    usual = _bind(equation, jnp.where(reflected, 1 - x, x))
+    found = jnp.where(reflected, usual - np.pi / jnp.tan(np.pi * (x - jnp.floor(x))), usual)
+    return jnp.where((x <= 0) & (jnp.floor(x) == x), jnp.asarray(np.nan, x.dtype), found)
+
+
+def _atan2(_: Any, y: Any, x: Any) -> Any:
+    """The angle of (x, y), by the arc tangent of |y| / |x| and the signs, which zeros have too."""
+    height, width = jnp.abs(y), jnp.abs(x)
+    alike = height == width  # also both zero, or both infinite, whose quotient is NaN
+    quotient = jnp.where(alike, jnp.where(height == 0, 0, 1).astype(x.dtype), lax.div(height, width))
+    angle = lax.atan(quotient)
+    angle = jnp.where(_is_negative(x), jnp.asarray(np.pi, x.dtype) - angle, angle)
+    return jnp.where(_is_negative(y), -angle, angle)
+
+
+def _is_negative(x: Any) -> Any:
+    """Also of -0.0, whose reciprocal is minus infinity."""
+    return (x < 0) | (lax.div(jnp.ones_like(x), x) < 0)
+
+
+def _convert(equation: Any, x: Any) -> Any:
+    """Floats to integers as XLA does it: NaN is 0, and what does not fit is the nearest integer that does."""
+    to = np.dtype(equation.params["new_dtype"])
+    if not jnp.issubdtype(x.dtype, jnp.floating) or to.kind not in "iu":
+        return _bind(equation, x)
+    limits = np.iinfo(to)
+    above, below = x >= float(limits.max), x <= float(limits.min)
+    found = _bind(equation, jnp.where(above | below | jnp.isnan(x), 0, x))
+    return jnp.where(above, to.type(limits.max), jnp.where(below, to.type(limits.min), found))
+
+
+def _less_in_total_order(_: Any, x: Any, y: Any) -> Any:
+    """NaN stands after all numbers. Zeros of both signs are one number to the functions that sort and search."""
+    return (x < y) | (jnp.isnan(y) & ~jnp.isnan(x))
+
+
+def _dynamic_slice(equation: Any, x: Any, *starts: Any) -> Any:
+    """A start beyond the end is moved back, so that the whole slice is in the array."""
+    return _bind(equation, x, *_moved_in(starts, x.shape, equation.params["slice_sizes"]))
+
+
+def _dynamic_update_slice(equation: Any, x: Any, update: Any, *starts: Any) -> Any:
+    return _bind(equation, x, update, *_moved_in(starts, x.shape, update.shape))
+
+
+def _moved_in(starts: Sequence[Any], shape: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
+    """Starts, of those dims that are known, at least 0 and at most size - slice."""
+    return [
+        lax.clamp(np.asarray(0, start.dtype), start, np.asarray(dim - size, start.dtype))
+        if isinstance(dim, int) and isinstance(size, int)
+        else start
+        for start, dim, size in zip(starts, shape, sizes, strict=True)
+    ]
+
+
+def _select(equation: Any, which: Any, *cases: Any) -> Any:
+    """Of truth values, which the runtime's Where does not take, by logic."""
+    if len(cases) != 2 or np.dtype(cases[0].dtype).kind != "b" or np.dtype(which.dtype).kind != "b":
+        return _bind(equation, which, *cases)
+    off, on = cases
+    which = lax.broadcast(which, on.shape) if which.ndim < on.ndim else which
+    return (which & on) | (~which & off)
+
+
+def _shift(equation: Any, x: Any, count: Any) -> Any:
+    """By unsigned integers, of which alone ONNX has shifts; a shift of all bits leaves none (or the sign)."""
+    name, kind = equation.primitive.name, np.dtype(x.dtype)
+    unsigned, bits = np.dtype(f"uint{max(8 * kind.itemsize, 32)}"), 8 * kind.itemsize
+    if name == "shift_right_arithmetic" and kind.kind == "i":
+        steps = jnp.clip(count, 0, bits - 1).astype(unsigned)
+        high = x < 0
+        found = lax.shift_right_logical(jnp.where(high, ~x, x).astype(unsigned), steps).astype(kind)
+        return jnp.where(high, ~found, found)
+    inside = (count >= 0) & (count < bits)
+    steps = jnp.where(inside, count, 0).astype(unsigned)
+    wide = x.astype(f"uint{bits}").astype(unsigned)
+    moved = lax.shift_left(wide, steps) if name == "shift_left" else lax.shift_right_logical(wide, steps)
+    return jnp.where(inside, moved.astype(f"uint{bits}").astype(kind), 0)
+
+
+def _dot_general(equation: Any, a: Any, b: Any) -> Any:
+    """Integers and booleans, which the runtime does not multiply, as sums; two matrices as ONNX multiplies them."""
+    (over_a, over_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
+    kind = np.dtype(a.dtype).kind
+    if kind in "biu":
+        wide = np.dtype(np.int32) if kind == "b" else np.dtype(a.dtype)
+
+        def ordered(x: Any, batch: Any, over: Any) -> Any:
+            kept = [d for d in range(x.ndim) if d not in (*batch, *over)]
+            return lax.transpose(x, (*batch, *kept, *over)).astype(wide), len(kept)
+
+        (left, rows), (right, columns) = ordered(a, batch_a, over_a), ordered(b, batch_b, over_b)
+        first = len(batch_a)
+        left = jnp.expand_dims(left, tuple(range(first + rows, first + rows + columns)))
+        right = jnp.expand_dims(right, tuple(range(first, first + rows)))
+        total = jnp.sum(left * right, tuple(range(first + rows + columns, left.ndim)), dtype=wide)
+        wanted = np.dtype(equation.outvars[0].aval.dtype)
+        return total > 0 if wanted.kind == "b" else total.astype(wanted)
+    if a.ndim == b.ndim == 2 and not batch_a and len(over_a) == 1:
+        a, over_a = (a if tuple(over_a) == (1,) else lax.transpose(a, (1, 0))), (1,)
+        b, over_b = (b if tuple(over_b) == (0,) else lax.transpose(b, (1, 0))), (0,)
+    return _bind(equation, a, b, dimension_numbers=((over_a, over_b), (batch_a, batch_b)))
+
+
+def _running(reduction: Callable[..., Any], neutral: float) -> Callable[..., Any]:
+    """Of each place, the reduction of those up to it, by way of all pairs of places."""
+
+    def step(equation: Any, x: Any) -> Any:
+        axis, count = equation.params["axis"], x.shape[equation.params["axis"]]
+        if not isinstance(count, int):
+            return _bind(equation, x)
+        upto = np.tri(count, dtype=bool)
+        upto = upto.T if equation.params["reverse"] else upto
+        pairs = upto.reshape((1,) * axis + (count, count) + (1,) * (x.ndim - axis - 1))
+        each = jnp.where(pairs, jnp.expand_dims(x, axis), jnp.asarray(neutral, x.dtype))
+        return reduction(each, axis + 1)
+
+    return step
+
+
+def _logarithm_of_sum(x: Any, axis: int) -> Any:
+    largest = jnp.max(x, axis, keepdims=True)
+    finite = jnp.where(jnp.isfinite(largest), largest, 0)
+    return jnp.log(jnp.sum(jnp.exp(x - finite), axis)) + jnp.squeeze(finite, axis)
+
+
+def _pad(equation: Any, x: Any, value: Any) -> Any:
+    """Also between the elements: a row of values after each, of which the last goes."""
+    config = equation.params["padding_config"]
+    for axis, (_, _, inside) in enumerate(config):
+        if inside:
+            wide = jnp.expand_dims(x, axis + 1)
+            steps = [(0, inside if d == axis + 1 else 0, 0) for d in range(wide.ndim)]
+            shape = tuple(n * (inside + 1) if d == axis else n for d, n in enumerate(x.shape))
+            x = lax.reshape(lax.pad(wide, value, steps), shape)
+            x = lax.slice_in_dim(x, 0, shape[axis] - inside, axis=axis)
+    return _bind(equation, x, value, padding_config=tuple((low, high, 0) for low, high, _ in config))
+
+
+def _padded(x: Any, value: Any, pads: Sequence[tuple[Any, Any]], windows: Sequence[int]) -> Any:
+    """Padding by numbers that a dynamic size decides: by all that a window can need, less what is too much."""
+    most = [(w - 1, w - 1) if not _known(pair) else pair for pair, w in zip(pads, windows, strict=True)]
+    wide = lax.pad(x, jnp.asarray(value, x.dtype), [(low, high, 0) for low, high in most])
+    for axis, (pair, (low, _)) in enumerate(zip(pads, most, strict=True)):
+        if not _known(pair):
+            start = low - pair[0]
+            wide = lax.slice_in_dim(wide, start, start + x.shape[axis] + pair[0] + pair[1], axis=axis)
+    return wide
+
+
+def _known(pair: tuple[Any, Any]) -> bool:
+    return all(isinstance(number, int) for number in pair)
+
+
+def _window(equation: Any, x: Any, *start: Any) -> Any:
+    """A reduction over windows: of those axes alone that it goes along, the others as rows.
+
+    The runtime has pooling along three axes at most, and jax2onnx takes all.
+    """
+    params, name = equation.params, equation.primitive.name
+    kind = params["jaxpr"].jaxpr.eqns[0].primitive.name if "jaxpr" in params else name.removeprefix("reduce_window_")
+    neutral = {"max": -np.inf, "min": np.inf, "sum": 0, "add": 0}.get(kind)
+    windows, strides, pads = params["window_dimensions"], params["window_strides"], params["padding"]
+    dilation = params["window_dilation"]
+    along = [
+        d for d, pair in enumerate(pads)
+        if (windows[d], strides[d], *(pair if _known(pair) else (1, 1))) != (1, 1, 0, 0)
+    ]  # fmt: skip
+    if neutral is None or np.dtype(x.dtype).kind != "f" or not along:
+        return _bind(equation, x, *start)
+    if not all(_known(pair) for pair in pads):
+        x = _padded(x, neutral, pads, [d * (w - 1) + 1 for w, d in zip(windows, dilation, strict=True)])
+        pads = ((0, 0),) * x.ndim
+    rest = [d for d in range(x.ndim) if d not in along]
+    order = (*rest, *along)
+    moved = lax.transpose(x, order)
+    rows: Any = reduce(mul, (x.shape[d] for d in rest), 1)
+    flat = lax.reshape(moved, (rows, *moved.shape[len(rest) :]))
+    chosen = {
+        key: (unit, *(params[key][d] for d in along))
+        for key, unit in (("window_dimensions", 1), ("window_strides", 1), ("base_dilation", 1), ("window_dilation", 1))
+    }
+    pads = ((0, 0), *(pads[d] for d in along))
+    if kind == "min":
+        found = -lax.reduce_window(-flat, -np.inf, lax.max, padding=pads, **chosen)
+    else:
+        found = _bind(equation, flat, *start, padding=pads, **chosen)
+    back = lax.reshape(found, (*moved.shape[: len(rest)], *found.shape[1:]))
+    return lax.transpose(back, tuple(int(i) for i in np.argsort(order)))
+
+
+def _convolution(equation: Any, x: Any, kernel: Any) -> Any:
+    """Padding that a dynamic size decides, and that takes rows away, is done before."""
+    params = equation.params
+    pads, axes = params["padding"], params["dimension_numbers"].lhs_spec[2:]
+    if all(_known(pair) and min(pair) >= 0 for pair in pads) or any(d != 1 for d in params["lhs_dilation"]):
+        return _bind(equation, x, kernel)
+    sizes = [kernel.shape[d] for d in params["dimension_numbers"].rhs_spec[2:]]
+    reach = [d * (n - 1) + 1 for n, d in zip(sizes, params["rhs_dilation"], strict=True)]
+    by_axis = dict(zip(axes, zip(pads, reach, strict=True), strict=True))
+    whole = [by_axis.get(d, ((0, 0), 1)) for d in range(x.ndim)]
+    x = _padded(x, 0, [pair for pair, _ in whole], [n for _, n in whole])
+    return _bind(equation, x, kernel, padding=((0, 0),) * len(pads))
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    "lgamma": _lgamma,
+    "digamma": _digamma,
+    "atan2": _atan2,
+    "convert_element_type": _convert,
+    "lt_to": _less_in_total_order,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "select_n": _select,
+    "shift_left": _shift,
+    "shift_right_logical": _shift,
+    "shift_right_arithmetic": _shift,
+    "dot_general": _dot_general,
+    "cumprod": _running(jnp.prod, 1),
+    "cumlogsumexp": _running(_logarithm_of_sum, -np.inf),
+    "pad": _pad,
+    "reduce_window": _window,
+    "reduce_window_max": _window,
+    "reduce_window_min": _window,
+    "reduce_window_sum": _window,
+    "conv_general_dilated": _convolution,
+}

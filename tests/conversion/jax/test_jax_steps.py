@@ -1,0 +1,121 @@
+"""Steps that jax2onnx lacks or has wrong, at values and sizes that show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onnxtool
+from onnxtool.runtime.runner import OnnxRunner
+
+jax = pytest.importorskip("jax", reason="the extra jax is not installed")
+pytest.importorskip("jax2onnx", reason="the extra jax is not installed")
+from jax import lax  # noqa: E402
+from jax import numpy as jnp  # noqa: E402
+
+RANDOM = np.random.default_rng(0).normal(size=(3, 9, 8, 2)).astype(np.float32)
+SPECIAL = np.float32(
+    [[-0.0, 0.0, -2.0, 3.0, 2.5], [np.nan, np.inf, -np.inf, 1e30, -5000.7], [-1.5, 0.3, -0.0, 300, -300]]
+)
+WHOLE = np.array([[2**31 - 1, -(2**31), 0], [-1, 7, 1]], np.int32)
+
+
+def check(function: Any, folder: Path, shape: tuple[int | str, ...], *rows: np.ndarray) -> None:
+    """The file and the function give the same for each of several inputs, which the proof would not draw."""
+    report = onnxtool.convert(
+        function, folder / "m.onnx", input_shapes={"x": shape}, input_dtypes={"x": str(rows[0].dtype)}, effort="quick"
+    )
+    assert report.ok
+    runner = OnnxRunner.open(folder / "m.onnx")
+    for x in rows:
+        found = runner.run({"x": x})
+        for name, expected in function(jnp.asarray(x)).items():
+            assert found[name].dtype == expected.dtype
+            np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def numbers(x: Any) -> Any:
+    return {
+        "lgamma": lax.lgamma(x),
+        "digamma": lax.digamma(x),
+        "angle": lax.atan2(x, x[:, ::-1]),
+        "int8": x.astype(jnp.int8),
+        "int32": x.astype(jnp.int32),
+        "place": jnp.searchsorted(jnp.array([-1.5, 0.0, 2.5, 2.5]), x, side="right"),
+        "part": lax.dynamic_slice(x, (0, jnp.sum(x > 0)), (x.shape[0], 2)),
+        "between": lax.pad(x, jnp.float32(9), ((0, 0, 0), (-1, 2, 1))),
+    }
+
+
+def running(x: Any) -> Any:
+    state, states = lax.scan(lambda s, r: (s * 0.9 + r, s), jnp.zeros(x.shape[0]), x.T, reverse=True)
+    which = jnp.clip(jnp.round(x[0, 0]), 0, 2).astype(jnp.int32)
+    return {
+        "product": lax.cumprod(x, axis=1, reverse=True),
+        "logarithm": lax.cumlogsumexp(30 * x, axis=1),
+        "last": state,
+        "states": states,
+        "chosen": lax.switch(which, [lambda v: v, lambda v: v * 2, lambda v: -v], x),
+        "noise": x + jax.random.normal(jax.random.key(3), x.shape[1:]),
+        "second": jnp.einsum("bi,bj->ij", x, x),
+        "first": jnp.einsum("bi,ci->bc", x, x),
+    }
+
+
+def integers(x: Any) -> Any:
+    return {
+        "left": x << 3,
+        "right": x >> 3,
+        "logical": lax.shift_right_logical(x, jnp.full_like(x, 3)),
+        "beyond": lax.shift_left(x, jnp.full_like(x, 32)),
+        "signs": lax.shift_right_arithmetic(x, jnp.full_like(x, 40)),
+        "down": x // 3,
+        "rest": x % -4,
+        "both": jnp.einsum("bi,bj->bij", x > 0, x > 1),
+        "any": jnp.einsum("bi,ci->bc", x > 0, x > 1),
+        "total": jnp.einsum("bi,bj->ij", x % 7, x % 5),
+        "cases": jnp.where(x > 0, x > 1, x < -1),
+    }
+
+
+def images(x: Any) -> Any:
+    kernel = jnp.arange(36, dtype=jnp.float32).reshape(3, 3, 2, 2) / 30
+    dims = ("NHWC", "HWIO", "NHWC")
+    largest, total = ((1, 3, 2, 1), (1, 2, 2, 1), "SAME"), ((1, 3, 3, 1), (1, 2, 3, 1), "SAME")
+    return {
+        "convolution": lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=dims),
+        "dilated": lax.conv_general_dilated(x, kernel, (3, 2), "SAME", rhs_dilation=(1, 2), dimension_numbers=dims),
+        "cut": lax.conv_general_dilated(x, kernel, (1, 1), ((0, 2), (3, -1)), dimension_numbers=dims),
+        "largest": lax.reduce_window(x, -jnp.inf, lax.max, *largest),
+        "smallest": lax.reduce_window(x, jnp.inf, lax.min, *largest),
+        "sum": lax.reduce_window(x, 0.0, lax.add, *total),
+        "each": jax.vmap(lambda row: lax.reduce_window(row, -jnp.inf, lax.max, (2, 2, 1), (2, 2, 1), "SAME"))(x),
+    }
+
+
+def test_numbers(tmp_path: Path) -> None:
+    check(numbers, tmp_path, ("batch", 5), SPECIAL, SPECIAL[::-1].copy())
+
+
+def test_running(tmp_path: Path) -> None:
+    check(running, tmp_path, ("batch", 8), RANDOM[0, :, :, 0], RANDOM[1, :1, :, 0] + 1)
+
+
+def test_integers(tmp_path: Path) -> None:
+    check(integers, tmp_path, ("batch", 3), WHOLE, WHOLE[:1])
+
+
+def test_images_of_dynamic_sizes(tmp_path: Path) -> None:
+    check(images, tmp_path, ("batch", "height", "width", 2), RANDOM, RANDOM[:1, :6, :5], RANDOM[:, :5, :6])
+
+
+def test_the_function_runs_in_float64() -> None:
+    from onnxtool.conversion.jax.float64 import evaluate_in_float64
+
+    x = np.float32([[3e-7, 5.0]])
+    (found,) = evaluate_in_float64(jax.make_jaxpr(lambda v: jnp.exp(v) - 1)(x), [x])
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, np.expm1(x.astype(np.float64)), rtol=1e-8)
