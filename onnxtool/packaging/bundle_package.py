@@ -70,7 +70,7 @@ def package_bundle(
         shutil.copytree(bundle, staged / "model")
         _write(staged, opened, called, golden, kind)
         started = _prove(staged, golden, fresh)
-        proof = PackageProof(started, len(golden), (), True)
+        proof = PackageProof(started, len(golden), (), True, "tested")
         made = describe_package(staged, output, kind.name, proof, kind.commands)
         report = PackageReport(str(bundle), (made,), workers=1, threads=cpu.usable_cores())
         record_provenance(staged, f"package --for {kind.name}", bundle, report, earlier=bundle)

@@ -182,7 +182,7 @@ def _prove(
             )
     except (InputError, ResourceError) as error:
         raise type(error)(f"--for {kind.name}: {error}") from error
-    return PackageProof(started, len(subject.feeds), report.outputs, report.ok)
+    return PackageProof(started, len(subject.feeds), report.outputs, report.ok, report.verdict)
 
 
 def _copy_model(source: Path, target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onnxtool.report.base import Report
+from onnxtool.report.certificate import Verdict
 from onnxtool.report.compare import TensorDifference
 
 
@@ -30,12 +31,14 @@ class PackageProof:
         runs: how many inputs.
         outputs: how far each output is apart.
         equal: by the rule of `compare`.
+        verdict: in the words of `compare`.
     """
 
     started: Started
     runs: int
     outputs: tuple[TensorDifference, ...]
     equal: bool
+    verdict: Verdict
 
 
 @dataclass(frozen=True)

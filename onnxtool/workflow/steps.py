@@ -144,8 +144,7 @@ class ConvertStep(Step):
     def summary(self, report: Plain) -> str:
         if not report.get("written", True):
             return "the outputs of the source and of the ONNX file differ"
-        proven = "" if report.get("comparison") else ", not compared"
-        return f"{report['form']}, opset {report['opset']}, {report['nodes']} nodes{proven}"
+        return f"{report['form']}, opset {report['opset']}, {report['nodes']} nodes, {_verdict(report)}"
 
 
 class OptimizeStep(Step):
@@ -177,7 +176,7 @@ class OptimizeStep(Step):
         return optimize(files.source or "", files.output, **taken_by(optimize, asked) | how)
 
     def summary(self, report: Plain) -> str:
-        return f"{report['before']['nodes']} -> {report['after']['nodes']} nodes"
+        return f"{report['before']['nodes']} -> {report['after']['nodes']} nodes, {_verdict(report)}"
 
 
 class QuantizeStep(Step):
@@ -285,7 +284,8 @@ class CompareStep(Step):
 
     def summary(self, report: Plain) -> str:
         bad = [o["name"] for o in report.get("outputs", ()) if not o.get("ok", True)]
-        return f"differs in {', '.join(bad)}" if bad else "equal"
+        verdict = str(report.get("verdict", "not tested"))
+        return f"{verdict}: {', '.join(bad)}" if bad else verdict
 
 
 class BenchStep(Step):
@@ -352,6 +352,11 @@ STEPS: Mapping[str, type[Step]] = {
 }
 # Options of `convert` that say what the model is: they stand in the model's own table.
 SOURCE_OPTIONS = {word: o for word, o in ConvertStep.declared().items() if o.of_source}
+
+
+def _verdict(report: Plain) -> str:
+    """Of the result beside its source, in the words of `compare`."""
+    return str((report.get("comparison") or {}).get("verdict", "not tested"))
 
 
 def expected_drop(report: Plain) -> float | None:

@@ -14,7 +14,7 @@ def package(report: PackageReport) -> Iterator[Part]:
     """One row for each package, then what to type."""
     tested = sum(p.proof.started.complete for p in report.packages)
     untested = [p.kind for p in report.packages if not p.proof.started.complete]
-    told = [f"{plural(tested, 'package')} {'gives' if tested == 1 else 'give'} the file's answers"] if tested else []
+    told = [f"tested: {plural(tested, 'package')} {'gives' if tested == 1 else 'give'} the file's answers"] * (tested > 0)
     yield Verdict("; ".join([*told, *([f"{', '.join(untested)}: not tested"] if untested else [])]), report.model)
     rows = [
         (

@@ -417,6 +417,13 @@ class Field:
         powers = self.exp(self.sub(x, np.take(x, [0], axis))) if x.shape[axis] else x
         return self.div(powers, self.sum(powers, axis, keepdims=True))
 
+    def log_sum_exp(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        """log(sum(exp(x))) = x[0] + log(sum(exp(x - x[0]))), so that x + c gives c more."""
+        first = x[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(x.ndim))]
+        total = self.sum(self.exp(self.sub(x, first)), axes, keepdims=True)
+        found = self.add(self.function("Log", total), first) if x.size else total
+        return found if keepdims else np.squeeze(found, axes)
+
     def shifted_exp(self, x: Array, shift: Array, axis: int) -> Array:
         """exp(x - shift), shift the same along the axis, as exp(x - x[0]) / exp(shift - x[0])."""
         first = np.take(x, [0], axis)

@@ -125,6 +125,7 @@ class Interpreter:
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
         self._draws, self._memory = 0, memory
+        self._singles = {0, 1, field.p - 1}
 
     def run(self, feeds: Mapping[str, Item]) -> dict[str, Item]:
         """The outputs by name.
@@ -142,16 +143,20 @@ class Interpreter:
         if not value.exact:
             return value.data
         if is_float(value.dtype):
-            one = value.data.size == 1
-            return (
-                self.field.scalar(float(value.data.reshape(()))).reshape(value.data.shape)
-                if one
-                else self.field.from_float(value.data)
-            )
+            if value.data.size != 1:
+                return self.field.from_float(value.data)
+            single = self.field.scalar(float(value.data.reshape(())))
+            self._singles.add(int(single))
+            return single.reshape(value.data.shape)
         if value.data.dtype.kind in "OUS":
             texts = [int(self.field.hash("text", attributes=str(t))) for t in value.data.reshape(-1)]
             return np.array(texts, np.int64).reshape(value.data.shape)
         return self.field.from_int(value.data)
+
+    def is_constant(self, x: Array) -> bool:
+        """Whether each element is a difference of two of 0, 1, -1 and the single numbers that the model names."""
+        singles = np.array(sorted(self._singles), np.int64)
+        return bool(np.isin(x, self.field.sub(singles[:, None], singles)).all())
 
     def symbol(self, data: Array, dtype: Any, tag: tuple[Any, ...] = ()) -> Value:
         """A tensor of elements."""
@@ -279,8 +284,9 @@ class Interpreter:
             if kind in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
                 found = _OPERATORS[kind](self, inputs, {**attributes, **own})
-                if kind in _WRAPPING and isinstance(found, Value) and not found.exact and found.dtype.kind in "iu":
-                    found.tag = WRAPS
+                if kind in _WRAPPING or any(v.tag == WRAPS for v in values):
+                    for made in _several(found):
+                        self._wrap(made, kind in _WRAPPING)
                 if small and isinstance(found, Value) and not found.exact:
                     numbers = self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
                     found.number = numbers.data
@@ -291,6 +297,14 @@ class Interpreter:
             if body is not None:
                 return tuple(body)
         return self.opaque(kind, inputs, attributes, count, domain)
+
+    def _wrap(self, value: Item, arithmetic: bool) -> None:
+        """Integers that arithmetic made: short ones are taken modulo 2^n, long ones are marked."""
+        if isinstance(value, Value) and not value.exact and value.dtype.kind in "iu":
+            if arithmetic and (value.dtype.itemsize < 4 or value.dtype.kind == "u"):
+                value.data = self.field.hash("modulo", value.data, attributes=value.dtype.name)
+            else:
+                value.tag = WRAPS
 
     def _body(
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
@@ -580,7 +594,7 @@ def _cut(inputs: list[Any]) -> list[Any]:
     return [exact(data), exact(np.maximum(pads, 0)), *inputs[2:]]
 
 
-def _several(found: Any) -> tuple[Value, ...]:
+def _several(found: Any) -> tuple[Item, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 

@@ -72,7 +72,7 @@ def _hard_swish(f: Field, x: Array) -> Array:
 
 
 for _name in (
-    *("Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Log", "Floor"),
+    *("Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Floor"),
     *("Ceil", "Round", "Sign"),
 ):
     _unary(_name, lambda f, x, _, n=_name: f.function(n, x))  # type: ignore[misc]
@@ -94,7 +94,6 @@ _unary("HardSwish", lambda f, x, _: _hard_swish(f, x))
 _unary("Gelu", lambda f, x, a: f.gelu(x, a.get("approximate", b"none") == b"tanh"))
 _unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.702))))))
 _unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
-_unary("Not", lambda f, x, _: f.sub(ONE, x))
 _unary("IsNaN", lambda f, x, _: f.hash("IsNaN", x), BOOL)
 _unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
 
@@ -107,12 +106,24 @@ _binary("Add", lambda f, a, b: f.add(a, b))
 _binary("And", lambda f, a, b: f.mul(a, b), BOOL)
 _binary("Or", lambda f, a, b: f.sub(f.add(a, b), f.mul(a, b)), BOOL)
 _binary("Xor", lambda f, a, b: f.sub(f.add(a, b), f.fold(2 * f.mul(a, b))), BOOL)
-_binary("Less", lambda f, a, b: f.less(a, b), BOOL)
-_binary("Greater", lambda f, a, b: f.less(b, a), BOOL)
-_binary("LessOrEqual", lambda f, a, b: f.sub(ONE, f.less(b, a)), BOOL)
-_binary("GreaterOrEqual", lambda f, a, b: f.sub(ONE, f.less(a, b)), BOOL)
 _binary("Equal", lambda f, a, b: f.equal(a, b), BOOL)
 _binary("PRelu", _leaky)
+
+
+@operator("Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+def _compared(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """Whether d > 0, or not -d > 0; of floats, d is kept for a Where."""
+    x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
+    d = f.sub(y, x) if a["_kind"].startswith("Less") else f.sub(x, y)
+    equal = a["_kind"].endswith("Equal")
+    found = f.sub(ONE, f.positive(f.neg(d))) if equal else f.positive(d)
+    return m.symbol(found, BOOL, ("above", d) if is_float(i[0].dtype) else ())
+
+
+@operator("Not")
+def _not(m: Interpreter, i: list[Item], _: Attributes) -> Value:
+    f, tag = m.field, i[0].tag
+    return m.symbol(f.sub(ONE, m.elements(i[0])), BOOL, ("above", f.neg(tag[1])) if tag[:1] == ("above",) else ())
 
 
 @operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
@@ -131,9 +142,17 @@ def _sub(m: Interpreter, i: list[Item], _: Attributes) -> Value:
 
 @operator("Exp")
 def _exp(m: Interpreter, i: list[Item], _: Attributes) -> Value:
-    if i[0].tag[:1] == ("shifted",):
-        return m.symbol(m.field.shifted_exp(*i[0].tag[1:]), i[0].dtype)
-    return m.symbol(m.field.exp(m.elements(i[0])), i[0].dtype)
+    if i[0].tag[:1] == ("log",):
+        return m.symbol(i[0].tag[1], i[0].dtype)
+    x, shifted = m.elements(i[0]), i[0].tag[:1] == ("shifted",)
+    return m.symbol(m.field.shifted_exp(*i[0].tag[1:]) if shifted else m.field.exp(x), i[0].dtype, ("power", x))
+
+
+@operator("Log")
+def _log(m: Interpreter, i: list[Item], _: Attributes) -> Value:
+    """Of a sum of powers, and of a softmax, as ReduceLogSumExp and LogSoftmax are made."""
+    x = m.elements(i[0])
+    return m.symbol(i[0].tag[1] if i[0].tag[:1] == ("logarithm",) else m.field.function("Log", x), i[0].dtype)
 
 
 @operator("Mul")
@@ -187,6 +206,8 @@ def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     f, kind, data = m.field, a["_kind"], i[0]
     low: float | None
     high: float | None
+    if any(v.exact and not is_float(v.dtype) and np.any(np.abs(v.data.astype(object)) > 2**53) for v in i if v):
+        raise NotCoveredError(f"{kind} by integers beyond 2^53")
     if kind == "ThresholdedRelu":
         x = m.elements(data)
         return m.symbol(f.mul(x, f.less(f.scalar(_float(a, "alpha", 1.0)), x)), data.dtype)
@@ -233,7 +254,14 @@ def _extreme(m: Interpreter, i: list[Item], kind: str) -> Value:
 
 @operator("Where")
 def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
-    return m.symbol(m.field.where(*(m.elements(v) for v in i)), i[1].dtype)
+    """Where(d > 0, a, b) = b + k max(d, 0) if a - b = k d, so that it is b for d = 0 whether or not 0 counts as above."""
+    f, (condition, a, b) = m.field, (m.elements(v) for v in i)
+    if i[0].tag[:1] == ("above",) and is_float(i[1].dtype):
+        d = i[0].tag[1]
+        factor = f.div(f.sub(a, b), d)
+        if d.all() and m.is_constant(factor):
+            return m.symbol(f.add(f.mul(factor, f.relu(d)), b), i[1].dtype)
+    return m.symbol(f.where(condition, a, b), i[1].dtype)
 
 
 @operator("Cast", "CastLike")
@@ -296,18 +324,22 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         for axis in reversed(axes):
             x = f.product(x, axis, keep)
         return m.symbol(x, i[0].dtype)
+    tag = ()
+    if kind == "LogSumExp" or (kind == "Sum" and i[0].tag[:1] == ("power",)):
+        logarithm = f.log_sum_exp(x if kind == "LogSumExp" else i[0].tag[1], axes, keep)
+        if kind == "LogSumExp":
+            return m.symbol(logarithm, i[0].dtype)
+        tag = ("logarithm", logarithm)
     if kind in ("L2", "SumSquare"):
         x = f.mul(x, x)
     elif kind == "L1":
         x = f.abs(x)
-    elif kind == "LogSumExp":
-        x = f.exp(x)
     if kind == "Mean" and not is_float(i[0].dtype):
         raise NotCoveredError("ReduceMean of integers that depend on the inputs' values")
     found = f.mean(x, axes, keep) if kind == "Mean" else f.sum(x, axes, keep)
     if kind == "L2":
         return m.symbol(f.sqrt(found), i[0].dtype, ("root", found))
-    return m.symbol(f.function("Log", found) if kind.startswith("Log") else found, i[0].dtype)
+    return m.symbol(f.function("Log", found) if kind == "LogSum" else found, i[0].dtype, tag)
 
 
 @operator("CumSum")
@@ -569,11 +601,14 @@ def _bias_gelu(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _softmax(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x = m.field, m.elements(i[0])
     axis = a.get("axis", 1 if a["_version"] < 13 else -1) % max(x.ndim, 1)
+    rows = x
     if a["_version"] < 13:
-        found = f.softmax(x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:]))), 1).reshape(x.shape)
-    else:
-        found = f.softmax(x, axis)
-    return m.symbol(f.function("Log", found) if a["_kind"] == "LogSoftmax" else found, i[0].dtype)
+        rows, axis = x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:]))), 1
+    found = f.softmax(rows, axis).reshape(x.shape)
+    logarithm = f.sub(rows, f.log_sum_exp(rows, (axis,), True)).reshape(x.shape)
+    if a["_kind"] == "LogSoftmax":
+        return m.symbol(logarithm, i[0].dtype, ("log", found))
+    return m.symbol(found, i[0].dtype, ("logarithm", logarithm))
 
 
 @operator("LRN")

@@ -30,7 +30,7 @@ Feeds = Mapping[str, Array]
 COARSER = 64.0
 _LARGEST = 1 << 21  # elements of one value: ONNX's own implementation is slow
 _DRAWS = 2
-_SPECIAL = {"NaN": np.nan, "infinity": np.inf, "minus infinity": -np.inf}
+_SPECIAL = {"zeros": 0.0, "NaN": np.nan, "infinity": np.inf, "minus infinity": -np.inf}
 
 
 def rounding_of(
@@ -115,8 +115,8 @@ def _inputs(feeds: Feeds, careful: bool) -> Iterator[tuple[str, Feeds]]:
         yield f"numbers around {scale:g}", scaled
         yield f"positive numbers around {scale:g}", {n: np.abs(x) if n in floats else x for n, x in scaled.items()}
     yield "numbers beside 100", each(lambda x: 100 + 0.1 * normal(x))
-    if not careful:
-        for label, number in _SPECIAL.items():
+    for label, number in _SPECIAL.items():
+        if number == 0 or not careful:
             yield label, sprinkled(number)
 
 

@@ -68,6 +68,9 @@ class Shapes(Field):
     def softmax(self, x: Array, axis: int) -> Array:
         return _zeros(x)
 
+    def log_sum_exp(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return self.sum(x, axes, keepdims)
+
     def shifted_exp(self, x: Array, shift: Array, axis: int) -> Array:
         return _zeros(x)
 

@@ -17,6 +17,7 @@ _SIGNED = (
     ("integers from -100 to 100", -100, 101),
     ("integers up to 100,000", 0, 100_000),
     ("integers above 2^24", 1 << 24, 1 << 26),
+    ("integers above 2^30", 1 << 30, 1 << 31),  # a time in seconds since 1970 is one; sums leave the type
     ("integers above 2^31", 1 << 31, 1 << 40),
     ("integers above 2^53", _DOUBLES, 1 << 62),
 )

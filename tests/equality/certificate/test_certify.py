@@ -54,9 +54,22 @@ SAME = {
     ),
     "max in any order": ("y = Max(x, b)", "y = Max(b, x)"),
     "comparison turned": ("c = Less(x, b) y = Where(c, x, b)", "c = Greater(b, x) y = Where(c, x, b)"),
+    "absolute by a choice": ("c = Greater(x, zero) n = Neg(x) y = Where(c, x, n)", "y = Abs(x)"),
+    "absolute by the other choice": ("c = Less(x, zero) n = Neg(x) y = Where(c, n, x)", "y = Abs(x)"),
+    "a slope by a choice": (
+        "c = GreaterOrEqual(x, zero) n = Mul(x, half) y = Where(c, x, n)",
+        "y = LeakyRelu<alpha = 0.5>(x)",
+    ),
+    "logarithm of softmax": ("l = ReduceLogSumExp(x, last) y = Sub(x, l)", "y = LogSoftmax(x)"),
+    "logarithm of softmax in parts": (
+        "m = ReduceMax<axes = [-1]>(x) d = Sub(x, m) e = Exp(d) s = ReduceSum(e, last) l = Log(s) y = Sub(d, l)",
+        "y = LogSoftmax(x)",
+    ),
+    "softmax by its logarithm": ("l = LogSoftmax(x) y = Exp(l)", "y = Softmax(x)"),
     "transposes": ("h = Transpose(x) y = Transpose(h)", "y = Identity(x)"),
 }
 EXTRA: Weights = {
+    "zero": np.float32([0]),
     "last": np.array([-1]),
     "eps": np.float32([1e-5]),
     "ones": np.ones(4, np.float32),
@@ -71,6 +84,15 @@ APART = {
         "i = ArgMax<axis = 1, select_last_index = 1>(x) y = Cast<to = 1>(i)",
     ),
     "less or equal": ("c = Less(x, b) y = Cast<to = 1>(c)", "c = LessOrEqual(x, b) y = Cast<to = 1>(c)"),
+    "a jump that counts zero or does not": (
+        "c = Greater(x, zero) y = Where(c, x, b)",
+        "c = GreaterOrEqual(x, zero) y = Where(c, x, b)",
+    ),
+    "the sign of a product": (
+        "p = Mul(x, b) c = Greater(p, zero) y = Where(c, x, zero)",
+        "p = Mul(x, b) c = GreaterOrEqual(p, zero) y = Where(c, x, zero)",
+    ),
+    "powers of powers": ("e = Exp(x) s = ReduceSum(e, last) y = Log(s)", "y = ReduceSum(x, last)"),
     "a small part": ("h = Mul(x, tiny) r = Relu(x) y = Add(r, h)", "h = Mul(x, tiny) r = Abs(x) y = Add(r, h)"),
     "variance and deviation": ("y = Exp(x)", "h = Mul(x, half) y = Exp(h)"),
     "noise of another temperature": (
@@ -140,6 +162,30 @@ def test_only_change_names_it() -> None:
     assert "inputs of Add" in only_change(a, b)
     b.graph.initializer[0].CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, (4, 4), np.zeros(16)))
     assert only_change(a, b) == ""
+
+
+def test_what_is_undefined_at_zero_is_not_certified() -> None:
+    a, b = (model(text, {}) for text in ("y = Identity(x)", "d = Div(x, x) y = Mul(x, d)"))
+    found = certify(a, b)
+    assert found.same_function and not found.ok and "zeros" in found.reason
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32"])
+def test_integers_that_wrap_around_are_not_certified(kind: str) -> None:
+    """2,000,000,000 + x in int32, and 200 + x in uint8, wrap around; in int64 they do not, wherever the sum went."""
+    number = 200 if kind == "uint8" else 2_000_000_000
+    moved = "h = Concat<axis = 0>(s, s) g = Gather(h, at)"
+    a = model(
+        f"s = Add(x, k) {moved} y = Cast<to = 7>(g)", {"k": np.array(number, kind), "at": np.array(0)}, f"{kind}[n] x"
+    )
+    b = model(f"w = Cast<to = 7>(x) s = Add(w, k) {moved} y = Identity(g)", {"k": np.array(number), "at": np.array(0)})
+    b.graph.input[0].CopyFrom(a.graph.input[0])
+    assert not certify(a, b).ok and certify(a, a).ok
+
+
+def test_bounds_that_doubles_do_not_hold() -> None:
+    a, b = (model("y = Min(x, k)", {"k": np.array(2**53 + n)}, "int64[n] x") for n in (0, 1))
+    assert not certify(a, b).ok
 
 
 def test_operands_of_the_wrong_type_are_not_certified() -> None:
