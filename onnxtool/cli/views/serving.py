@@ -14,7 +14,8 @@ def package(report: PackageReport) -> Iterator[Part]:
     """One row for each package, then what to type."""
     tested = sum(p.proof.started.complete for p in report.packages)
     untested = [p.kind for p in report.packages if not p.proof.started.complete]
-    told = [f"tested: {plural(tested, 'package')} {'gives' if tested == 1 else 'give'} the file's answers"] * (tested > 0)
+    gives = "gives" if tested == 1 else "give"
+    told = [f"tested: {plural(tested, 'package')} {gives} the file's answers"] if tested else []
     yield Verdict("; ".join([*told, *([f"{', '.join(untested)}: not tested"] if untested else [])]), report.model)
     rows = [
         (

@@ -254,7 +254,7 @@ def _extreme(m: Interpreter, i: list[Item], kind: str) -> Value:
 
 @operator("Where")
 def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
-    """Where(d > 0, a, b) = b + k max(d, 0) if a - b = k d, so that it is b for d = 0 whether or not 0 counts as above."""
+    """Where(d > 0, a, b) = b + k max(d, 0) if a - b = k d: then it is b for d = 0, above or not."""
     f, (condition, a, b) = m.field, (m.elements(v) for v in i)
     if i[0].tag[:1] == ("above",) and is_float(i[1].dtype):
         d = i[0].tag[1]
@@ -316,15 +316,15 @@ def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int,
 def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, kind = m.field, m.elements(i[0]), a["_kind"][6:]
     axes, keep = _axes(m, i, a, x.ndim), bool(a.get("keepdims", 1))
+    tag: tuple[Any, ...] = ()
     if kind in ("Max", "Min"):
         found = f.reduce_max(x if kind == "Max" else f.neg(x), axes, keep)
-        tag = ("max", x, axes[0]) if kind == "Max" and keep and len(axes) == 1 else ()
+        tag = ("max", x, axes[0]) if kind == "Max" and keep and len(axes) == 1 else tag
         return m.symbol(found if kind == "Max" else f.neg(found), i[0].dtype, tag)
     if kind == "Prod":
         for axis in reversed(axes):
             x = f.product(x, axis, keep)
         return m.symbol(x, i[0].dtype)
-    tag = ()
     if kind == "LogSumExp" or (kind == "Sum" and i[0].tag[:1] == ("power",)):
         logarithm = f.log_sum_exp(x if kind == "LogSumExp" else i[0].tag[1], axes, keep)
         if kind == "LogSumExp":

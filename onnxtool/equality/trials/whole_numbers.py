@@ -40,6 +40,10 @@ def integer_values(
         for number in (0, 1, -1, 2, 7):
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
             yield f"integers of {number}", TrialKind.VALUES, {**feeds, **made}
+        for label, number in (("least", -1 << 63), ("largest", 1 << 63)):
+            kind = TrialKind.VALUES if all(np.dtype(s.dtype).itemsize < 8 for s in free) else TrialKind.EXTREME_VALUES
+            made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in free}
+            yield f"the {label} integer of the type", kind, {**feeds, **made}
         for value in facts.integers[:16]:
             for number in (value, value + 1, value - 1):
                 made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in free}

@@ -26,11 +26,16 @@ def values(facts: GraphHints | None = None, dtype: np.dtype = INT) -> dict[str, 
 
 def test_ranges_are_used_from_end_to_end() -> None:
     made = values()
+    for kind in ("int8", "uint16", "int64"):
+        made = values(dtype=np.dtype(kind))
+        ends = {int(made[f"the {end} integer of the type"].min()) for end in ("least", "largest")}
+        assert ends == {np.iinfo(kind).min, np.iinfo(kind).max}
     for label, low, high in (
         ("all integers of the type", -(1 << 15), (1 << 15) - 1),
         ("integers from -100 to 100", -100, 100),
         ("integers up to 100,000", 0, 99_999),
         ("integers above 2^24", 1 << 24, (1 << 26) - 1),
+        ("integers above 2^30", 1 << 30, (1 << 31) - 1),
         ("integers above 2^31", 1 << 31, (1 << 40) - 1),
     ):
         array, width = made[label], high - low
