@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.package import WebOptions
 from onnxtool.options.session import DEFAULT, SessionOptions
 from onnxtool.packaging.figures import Figures
 from onnxtool.report.package import Started
@@ -35,8 +36,7 @@ class Subject:
         feeds: the inputs it is proven on, one mapping for each run.
         figures: what was measured: threads, workers, batches, memory.
         versions: of the packages that requirements pin.
-        runtime_folder: an unpacked npm package onnxruntime-web, or node_modules with it; None where none was named.
-        browser: the browser to prove pages in; None where there is none.
+        web: what the kind "web" takes.
         fresh: make a fresh virtual environment for what is started (this installs packages).
         options: how the file is run.
     """
@@ -48,8 +48,7 @@ class Subject:
     feeds: Sequence[Mapping[str, np.ndarray]]
     figures: Figures
     versions: Mapping[str, str] = field(default_factory=dict)
-    runtime_folder: Path | None = None
-    browser: Path | None = None
+    web: WebOptions = field(default_factory=WebOptions)
     fresh: bool = False
     options: SessionOptions = DEFAULT
 

@@ -21,6 +21,7 @@ from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
+from onnxtool.options.package import WebOptions
 from onnxtool.packaging.figures import measure_figures
 from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, write_manifest
@@ -48,8 +49,7 @@ def package(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     seed: int = 0,
-    runtime_folder: str | os.PathLike[str] | None = None,
-    browser: str | os.PathLike[str] | None = None,
+    web: WebOptions = WebOptions(),  # noqa: B008  (frozen)
     fresh: bool = False,
     options: SessionOptions = DEFAULT,
 ) -> PackageReport:
@@ -63,8 +63,7 @@ def package(
         data: inputs for the proof and the golden files; seeded random ones unless given.
         rtol, atol: of the proof, see docs/equality.md.
         seed: of the random inputs.
-        runtime_folder: for "web": the npm package onnxruntime-web, or node_modules with it.
-        browser: for "web": the browser for the proof; the usual names are looked for unless given.
+        web: what "web" takes.
         fresh: start servers in a fresh virtual environment, which installs their requirements.
         options: how the file is run.
 
@@ -85,7 +84,7 @@ def package(
         verify_output(folder)
     io.read_proto(path)
     with progress.task("packaging", len(chosen) + 1) as task:
-        subject = _subject(path, name, data, seed, runtime_folder, browser, fresh, options)
+        subject = _subject(path, name, data, seed, web, fresh, options)
         task.advance()
         place.mkdir(parents=True, exist_ok=True)
         written: list[WrittenPackage] = []
@@ -110,8 +109,7 @@ def _subject(
     name: str | None,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
     seed: int,
-    runtime_folder: str | os.PathLike[str] | None,
-    browser: str | os.PathLike[str] | None,
+    web: WebOptions,
     fresh: bool,
     options: SessionOptions,
 ) -> Subject:
@@ -127,8 +125,7 @@ def _subject(
         feeds=given.feeds,
         figures=measure_figures(path, given.feeds[0], options),
         versions=versions(*_PINNED),
-        runtime_folder=None if runtime_folder is None else Path(runtime_folder),
-        browser=None if browser is None else Path(browser),
+        web=web,
         fresh=fresh,
         options=options,
     )

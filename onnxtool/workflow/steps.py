@@ -16,7 +16,7 @@ from onnxtool.options.convert import ConvertCommand, ConvertOptions
 from onnxtool.options.edit import EditCommand
 from onnxtool.options.optimize import OptimizeCommand
 from onnxtool.options.option import REPORTS, Option, options_of
-from onnxtool.options.package import PackageCommand
+from onnxtool.options.package import PackageCommand, WebOptions
 from onnxtool.options.quantize import QuantizeCommand, ResultLimits
 from onnxtool.report.base import Report
 from onnxtool.words import part_of, read_words, session_options, taken_by
@@ -339,7 +339,8 @@ class PackageStep(Step):
     def run(self, files: Files, limits: Constraints) -> Report:
         from onnxtool.packaging.package import package
 
-        how = taken_by(package, self.read(model=files.source))
+        asked = self.read(model=files.source)
+        how = taken_by(package, asked) | {"web": part_of(WebOptions, asked)}
         return package(files.source or "", files.output.with_suffix(""), **how)
 
     def summary(self, report: Plain) -> str:

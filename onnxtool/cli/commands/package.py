@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxtool.cli.output import Output
-from onnxtool.options.package import PackageCommand
+from onnxtool.options.package import PackageCommand, WebOptions
 
 
 def command(asked: PackageCommand, out: Output) -> None:
@@ -13,6 +13,7 @@ def command(asked: PackageCommand, out: Output) -> None:
     answers is not written, exit 1.
     """
     from onnxtool.packaging.package import package
-    from onnxtool.words import taken_by
+    from onnxtool.words import part_of, taken_by
 
-    out.emit(package(asked.model, asked.output, **taken_by(package, asked)))
+    how = taken_by(package, asked) | {"web": part_of(WebOptions, asked)}
+    out.emit(package(asked.model, asked.output, **how))

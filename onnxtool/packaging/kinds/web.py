@@ -21,10 +21,8 @@ from onnxtool.runtime.runner import OnnxRunner, Runner
 
 _PACKAGE = "onnxruntime-web"
 # The WASM runtime, and the one with WebGPU, each with what it loads itself.
-_RUNTIME = (
-    *("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"),
-    *("ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"),
-)
+_RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+_WEBGPU = ("ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
 _WASM = "ort-wasm-simd-threaded.wasm"
 _JS = {
     "float32": "Float32Array",
@@ -54,7 +52,7 @@ class Web(PackageKind):
             UsageError: no folder of the runtime was named.
             UnsupportedError: element types or operators that the runtime does not have, or more than 2 GB.
         """
-        runtime = runtime_folder(subject.runtime_folder)
+        runtime = runtime_folder(subject.web.runtime_folder)
         for spec in (*subject.inputs, *subject.outputs):
             if dtype_name(spec.dtype) not in _JS:
                 raise UnsupportedError(f"--for web: {spec.name!r} is {dtype_name(spec.dtype)}, which browsers lack.")
@@ -68,12 +66,13 @@ class Web(PackageKind):
         if missing:
             raise UnsupportedError(f"--for web: {_PACKAGE} has no {', '.join(missing)}.")
         (folder / "runtime").mkdir()
-        for name in _RUNTIME:
+        for name in _RUNTIME + _WEBGPU * _has_webgpu(subject):
             (folder / "runtime" / name).write_bytes((runtime / "dist" / name).read_bytes())
         licence = {k: read_json(runtime / "package.json").get(k) for k in ("name", "version", "license", "repository")}
         (folder / RUNTIME_PACKAGE).write_text(json.dumps(licence, indent=2) + "\n", encoding="utf-8")
         values = {
             "NAME": html.escape(subject.name),
+            "WEBGPU": json.dumps(_has_webgpu(subject)),
             "INPUTS": json.dumps(_specs(subject.inputs)),
             "OUTPUTS": json.dumps(_specs(subject.outputs)),
             "INPUT_TYPES": _types(subject.inputs),
@@ -88,7 +87,7 @@ class Web(PackageKind):
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """A headless browser; where there is none, the file in the native runtime."""
         manifest = read_manifest(folder)
-        browser = find_browser(None if subject is None else subject.browser)
+        browser = find_browser(None if subject is None else subject.web.browser)
         if browser is None:
             told = "the model file in the native runtime; there is no Chromium here (--browser names one)"
             return OnnxRunner.open(folder / manifest.model), Started(told, complete=False)
@@ -97,12 +96,15 @@ class Web(PackageKind):
 
     def note(self, subject: Subject) -> str:
         """What the page needs of its host."""
-        del subject
+        gpu = 'WebGPU is taken with `load({ device: "webgpu" })` where the browser has it.\n' * _has_webgpu(subject)
         return (
             "Static files: any host will do. Threads need two headers, which `serve.py` sends; without them one thread "
-            "runs.\n`model.js` is the module to import in your own page, `model.d.ts` its types. WebGPU is taken with\n"
-            '`load({ device: "webgpu" })` where the browser has it.\n'
-        )
+            "runs.\n`model.js` is the module to import in your own page, `model.d.ts` its types.\n"
+        ) + gpu
+
+
+def _has_webgpu(subject: Subject) -> bool:
+    return subject.web.web_backend == "webgpu"
 
 
 def runtime_folder(given: Path | None) -> Path:
@@ -119,7 +121,7 @@ def runtime_folder(given: Path | None) -> Path:
         )
     for folder in (given, given / _PACKAGE, given / "node_modules" / _PACKAGE, given / "package"):
         if (folder / "package.json").is_file() and read_json(folder / "package.json").get("name") == _PACKAGE:
-            absent = [name for name in _RUNTIME if not (folder / "dist" / name).is_file()]
+            absent = [name for name in _RUNTIME + _WEBGPU if not (folder / "dist" / name).is_file()]
             if absent:
                 raise InputError(f"{folder}: has no dist/{absent[0]}; this takes {_PACKAGE} 1.24 or later.")
             return folder

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.options.package import WebBackend, WebOptions
 from onnxtool.packaging.browser_runner import find_browser
 from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds import web
@@ -37,7 +38,7 @@ def stub(tmp_path: Path) -> Path:
     folder = tmp_path / "node_modules" / "onnxruntime-web"
     (folder / "dist").mkdir(parents=True)
     (folder / "package.json").write_text('{"name": "onnxruntime-web", "version": "1.0.0", "license": "MIT"}')
-    for name in web._RUNTIME:
+    for name in web._RUNTIME + web._WEBGPU:
         (folder / "dist" / name).write_bytes(b"MatMulInteger\0")
     return tmp_path / "node_modules"
 
@@ -46,7 +47,7 @@ def stub(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("model", ["tiny", "mixed"])
 def test_a_browser_gives_the_native_answers(model: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     path = request.getfixturevalue(model)
-    report = package(path, tmp_path / "page", kinds=["web"], runtime_folder=RUNTIME)
+    report = package(path, tmp_path / "page", kinds=["web"], web=WebOptions(runtime_folder=RUNTIME))
     (made,) = report.packages
     assert made.proof.equal and made.proof.started.complete and "WASM" in made.proof.started.how
     assert max(o.max_abs for o in made.proof.outputs) <= 1e-6
@@ -66,7 +67,7 @@ def test_a_browser_gives_the_native_answers(model: str, request: pytest.FixtureR
 def test_the_pages_work_from_a_plain_server(mixed: Path, tmp_path: Path) -> None:
     """The package's own server and smoke test, without anything of ours."""
     folder = tmp_path / "page"
-    package(mixed, folder, kinds=["web"], runtime_folder=RUNTIME)
+    package(mixed, folder, kinds=["web"], web=WebOptions(runtime_folder=RUNTIME))
     port = free_port()
     server = subprocess.Popen([sys.executable, "-I", "-B", str(folder / "serve.py"), str(port)], stdout=subprocess.PIPE)
     try:
@@ -81,9 +82,12 @@ def test_the_pages_work_from_a_plain_server(mixed: Path, tmp_path: Path) -> None
             if ": equal" in shown:
                 break
         assert shown.count(": equal") == 3, shown
-        page = subprocess.run(
-            [*command, f"http://127.0.0.1:{port}/index.html"], capture_output=True, text=True, check=False
-        ).stdout
+        for _ in range(10):
+            page = subprocess.run(
+                [*command, f"http://127.0.0.1:{port}/index.html"], capture_output=True, text=True, check=False
+            ).stdout
+            if "ready: wasm" in page:
+                break
         assert "ready: wasm" in page
         assert page.count("<textarea") == 1 and page.count('type="number"') == 6  # texts; two columns of three others
     finally:
@@ -128,7 +132,7 @@ def test_without_a_browser_the_report_says_so(
     tiny: Path, tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web, "find_browser", lambda given: given)
-    report = package(tiny, tmp_path / "page", kinds=["web"], runtime_folder=stub)
+    report = package(tiny, tmp_path / "page", kinds=["web"], web=WebOptions(runtime_folder=stub))
     assert not report.packages[0].proof.started.complete and "no Chromium" in report.warnings[0]
     types = (tmp_path / "page" / "model.d.ts").read_text()
     assert '"x": Tensor<Float32Array>;' in types and "float32[batch, 3]" in types
@@ -142,7 +146,7 @@ def test_without_a_browser_the_report_says_so(
 
 def test_types_are_those_of_the_model(mixed: Path, tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "find_browser", lambda given: given)
-    package(mixed, tmp_path / "page", kinds=["web"], runtime_folder=stub)
+    package(mixed, tmp_path / "page", kinds=["web"], web=WebOptions(runtime_folder=stub))
     types = (tmp_path / "page" / "model.d.ts").read_text()
     for line in ('"ids/0": Tensor<BigInt64Array>;', '"text": Tensor<string[]>;', '"flag": Tensor<Uint8Array>;'):
         assert line in types
@@ -176,4 +180,16 @@ def test_bfloat16_is_refused(tmp_path: Path, stub: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(UnsupportedError, match="bfloat16"):
-        package(tmp_path / "m.onnx", tmp_path / "page", kinds=["web"], runtime_folder=stub)
+        package(tmp_path / "m.onnx", tmp_path / "page", kinds=["web"], web=WebOptions(runtime_folder=stub))
+
+
+@pytest.mark.parametrize(("backend", "count"), [("wasm", 3), ("webgpu", 6)])
+def test_the_runtime_for_webgpu_is_packed_where_it_is_asked_for(
+    tiny: Path, tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch, backend: WebBackend, count: int
+) -> None:
+    monkeypatch.setattr(web, "find_browser", lambda _: None)
+    package(tiny, tmp_path / "page", kinds=["web"], web=WebOptions(runtime_folder=stub, web_backend=backend))
+    packed = {p.name for p in (tmp_path / "page" / "runtime").glob("ort*")}
+    assert len(packed) == count and any("webgpu" in name for name in packed) == (backend == "webgpu")
+    text = (tmp_path / "page" / "model.js").read_text()
+    assert f"HAS_WEBGPU = {json.dumps(backend == 'webgpu')};" in text

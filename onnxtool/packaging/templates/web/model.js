@@ -6,6 +6,7 @@
 
 export const INPUTS = @INPUTS@;
 export const OUTPUTS = @OUTPUTS@;
+const HAS_WEBGPU = @WEBGPU@; // whether its runtime is in this folder
 
 const ARRAYS = {
   float32: Float32Array, float64: Float64Array, float16: globalThis.Float16Array ?? Uint16Array,
@@ -18,10 +19,10 @@ export function arrayType(type) {
   return ARRAYS[type];
 }
 
-/** Loads the runtime and the model. `device` is "wasm" or "webgpu"; the latter where the browser has it. */
+/** Loads the runtime and the model. `device` is "wasm" or "webgpu"; the latter where folder and browser have it. */
 export async function load({ device = "wasm", threads = navigator.hardwareConcurrency ?? 1 } = {}) {
   const here = new URL(".", import.meta.url).href;
-  const gpu = device === "webgpu" && (await navigator.gpu?.requestAdapter());
+  const gpu = HAS_WEBGPU && device === "webgpu" && (await navigator.gpu?.requestAdapter());
   const ort = await import(here + (gpu ? "runtime/ort.webgpu.min.mjs" : "runtime/ort.wasm.min.mjs"));
   ort.env.wasm.wasmPaths = here + "runtime/";
   ort.env.wasm.numThreads = globalThis.crossOriginIsolated ? threads : 1; // threads need the headers of serve.py
