@@ -77,6 +77,10 @@ def convert(
     output = as_path(output)
     io.check_model_output(output)
     options = _with_settings(options, settings)
+    if options.max_flips < 0:
+        raise UsageError(f"--max-flips {options.max_flips}: a number of rows, 0 or more.")
+    if options.max_flips and (options.sample is None or not verify_result):
+        raise UsageError("--max-flips counts rows of --sample that change: give --sample, and no --no-verify.")
     clock = progress.StageClock()
     with progress.task("converting", 4) as task:
         opened, adapter, model = _open(source, options)
@@ -113,14 +117,16 @@ def convert(
             clock.stop("verify")
             task.advance()
             record(graph, opened, model, options, comparison, reproducible=reproducible)
-            rows = None
+            rows, accepted = None, comparison is None or comparison.ok
             if proof is not None and comparison is not None and comparison.differs and options.sample is not None:
                 rows = proof.changed_rows(graph)
+                # Of inputs beyond the sample nothing was allowed.
+                accepted = comparison.coverage is None and rows is not None and rows[0] <= options.max_flips
             size = 0
-            target = output if comparison is None or comparison.ok else keep_failed
+            target = output if accepted else keep_failed
             if target is not None:
                 size = io.save(graph, target, spill=spill)
-            if proof is not None and comparison is not None and comparison.differs:
+            if proof is not None and comparison is not None and comparison.differs and not accepted:
                 refuse_blamed(model, proof, str(opened))
         clock.stop("save")
         task.advance()
@@ -143,6 +149,7 @@ def convert(
         kept=None if written or target is None else str(target),
         untested=model.untested if comparison is not None else "",
         changed_rows=rows,
+        max_flips=options.max_flips,
     )
 
 

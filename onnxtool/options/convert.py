@@ -57,6 +57,9 @@ class ConvertOptions:
     effort: Effort = shared.EFFORT()
     strict: bool = shared.STRICT()
     keep_counterexample: Path | None = shared.KEEP_COUNTEREXAMPLE()
+    max_flips: int = proof_option(
+        0, "Rows of --sample that may come out differently in a file that is written all the same.", metavar="N"
+    )
     seed: int = shared.SEED()
     verbose: int = shared.VERBOSE()
     custom_op_libraries: tuple[Path, ...] = shared.CUSTOM_OPS(of_source=True, place=0)

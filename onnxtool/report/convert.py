@@ -34,6 +34,7 @@ class ConvertReport(Report, kind="convert"):
         untested: what the proof left out although it may matter, in words; "" for nothing. The verdict says it.
         changed_rows: how many rows of the given sample come out differently, and of how many; None where no sample was
             given, where nothing differs, or where outputs have no rows.
+        max_flips: how many of them may; a file within that is written, and nothing beyond the sample was tried.
         providers: the file on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
@@ -55,11 +56,20 @@ class ConvertReport(Report, kind="convert"):
     kept: str | None = None
     untested: str = ""
     changed_rows: tuple[int, int] | None = None
+    max_flips: int = 0
     providers: tuple[ProviderProof, ...] = ()
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:
-        """True when the file was written, and agrees with its source (or nobody wanted to know), on each provider."""
-        proven = self.comparison is None or self.comparison.ok
+        """True when the file was written, and agrees with its source (or nobody wanted to know), on each provider.
+
+        Rows of the sample that differ count as agreeing up to the number that was allowed.
+        """
+        proven = self.comparison is None or self.comparison.ok or self.is_within_flips
         return self.written and proven and all(p.ok for p in self.providers)
+
+    @property
+    def is_within_flips(self) -> bool:
+        """True when the file was written although rows of the sample differ: no more than were allowed."""
+        return self.written and self.changed_rows is not None and self.changed_rows[0] <= self.max_flips

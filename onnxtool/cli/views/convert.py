@@ -14,6 +14,10 @@ from onnxtool.report.convert import ConvertReport
 def _verdict(report: ConvertReport) -> str:
     if report.written and not all(p.ok for p in report.providers):
         return f"{report.output} written, and equal on the CPU; not on every provider asked for"
+    rows = "" if report.changed_rows is None else "{} of {} rows of the sample".format(*report.changed_rows)
+    if report.ok and report.is_within_flips:
+        allowed = f"{report.max_flips} allowed; nothing else was tried"
+        return f"{report.output} written, NOT EQUAL to its source: {rows} differ ({allowed})"
     if report.ok and report.comparison is not None:
         runs = plural(len(report.comparison.runs), "run")
         compared = f"compared in {runs}, {report.untested}" if report.untested else f"equal to its source in {runs}"
@@ -25,8 +29,8 @@ def _verdict(report: ConvertReport) -> str:
     kept = f"; kept as {report.kept} for study" if report.kept else ""
     if report.comparison is not None and report.comparison.nothing_compared and not report.comparison.differs:
         return f"no output was compared, so nothing is known of them; {report.output} not written{kept}; give --sample"
-    rows = "" if report.changed_rows is None else " in {} of {} rows of the sample".format(*report.changed_rows)
-    return f"outputs differ from the source's{rows}; {report.output} not written{kept}"
+    where = f" in {rows}" if rows else ""
+    return f"outputs differ from the source's{where}; {report.output} not written{kept}"
 
 
 def convert(report: ConvertReport) -> Iterator[Part]:

@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.sklearn import export
+from onnxtool.errors import UsageError
 from onnxtool.report.convert import ConvertReport
 
 X, Y = load_diabetes(return_X_y=True)
@@ -82,7 +83,21 @@ def test_rows_that_change_because_the_file_rounds_them_are_counted_and_refused(t
     expected = model.predict(X)
     off = np.abs(found - expected) > 1e-3 * np.abs(expected) + 1e-5 * np.sqrt((expected.astype(np.float64) ** 2).mean())
     assert off.any() and not report.written and report.changed_rows == (int(off.sum()), len(X))
+    count = int(off.sum())
+    for allowed in (count - 1, count):
+        again = convert(
+            model,
+            tmp_path / "out.onnx",
+            sample={"X": X},
+            input_dtypes={"X": "float32"},
+            effort="quick",
+            max_flips=allowed,
+        )
+        assert again.written is again.ok is again.is_within_flips is (allowed == count)
+        assert again.changed_rows == (count, len(X)) and again.comparison is not None and again.comparison.differs
     assert convert(model, tmp_path / "out.onnx", sample={"X": X}, effort="quick").ok
+    with pytest.raises(UsageError, match="--sample"):
+        convert(model, tmp_path / "out.onnx", max_flips=1)
 
 
 def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxtool: Callable[..., Any]) -> None:
