@@ -36,6 +36,7 @@ TASKS = {
     "token-classification": "AutoModelForTokenClassification",
 }
 _TEXT: tuple[Dim, ...] = ("batch", "sequence")
+_SOUND: tuple[Dim, ...] = ("batch", "samples")
 # The first dim of inputs of which there may be different numbers.
 _APART = {"input_ids": "texts", "attention_mask": "texts", "token_type_ids": "texts", "pixel_values": "images"}
 
@@ -108,7 +109,8 @@ def made_ready(module: Any, notes: list[str], tokens: Collection[str] = ()) -> d
             "token_type_ids are taken as zeros, since no tokenizer gives them; for pairs of texts add "
             "--input-shape token_type_ids:batch,sequence"
         )
-    if "input_values" in shapes and "attention_mask" in inspect.signature(module.forward).parameters:
+    takes = inspect.signature(module.forward).parameters
+    if shapes.get("input_values") == _SOUND and "attention_mask" in set(takes) - set(shapes):
         notes.append(
             "exported without attention_mask: what is padded to the length of its batch counts as sound; give the file "
             "recordings of one length at a time"
@@ -199,13 +201,18 @@ def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> dict[
             getattr(config, "num_mel_bins", 80),
             2 * getattr(config, "max_source_positions", 1500),
         ),
-        "input_values": ("batch", "samples"),
+        "input_values": _sound_shape(config),
         "decoder_input_ids": ("batch", "decoder_sequence"),
     }
     main = getattr(module, "main_input_name", "input_ids")
     chosen = {main: known[main]} if main in known and main in takes else {}
     if main == "input_ids" and "attention_mask" in takes:
         chosen["attention_mask"] = _TEXT
+    # Their feature extractors give a mask to models of this kind only; the others were trained on zeros.
+    if main == "input_values" and "attention_mask" in takes and getattr(config, "feat_extract_norm", "") == "layer":
+        chosen["attention_mask"] = known["input_values"]
+    if main == "pixel_values" and "pixel_mask" in takes:
+        chosen["pixel_mask"] = (image[0], *image[2:])
     if main == "input_ids" and "token_type_ids" in tokens and _has_segments(module):
         chosen["token_type_ids"] = _TEXT
     if main == "input_ids" and "pixel_values" in takes:
@@ -224,6 +231,13 @@ def _counts_apart(module: torch.nn.Module, image: tuple[Dim, ...]) -> bool:
         module.eval()(input_ids=tokens, attention_mask=tokens, pixel_values=torch.zeros(3, *image[1:]))
         return True
     return False
+
+
+def _sound_shape(config: Any) -> tuple[Dim, ...]:
+    """Samples of a recording, or its spectrum, which audio spectrogram transformers take under the same name."""
+    if hasattr(config, "num_mel_bins") and hasattr(config, "frequency_stride"):
+        return ("batch", config.max_length, config.num_mel_bins)
+    return _SOUND
 
 
 def _image_shape(config: Any) -> tuple[Dim, ...]:

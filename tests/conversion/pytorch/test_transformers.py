@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,35 @@ def test_a_model_in_memory_knows_its_usual_inputs() -> None:
     assert module.config.use_cache  # the user's own object stays as it is
     plain = load_module(Source(None, model=torch.nn.Linear(2, 2)), "memory", ConvertOptions())
     assert plain.shapes == {}
+
+
+def test_masks_of_recordings_and_images_are_inputs_where_the_model_is_given_them(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    ears = {"conv_dim": [8, 8], "conv_stride": [5, 2], "conv_kernel": [10, 3], "num_feat_extract_layers": 2}
+    positions = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
+    config = transformers.HubertConfig(
+        **sizes, **ears, **positions, feat_extract_norm="layer", do_stable_layer_norm=True
+    )
+    model = transformers.HubertModel(config).eval()
+    report = convert(model, tmp_path / "m.onnx", effort="quick")
+    assert report.ok
+    assert not any("without attention_mask" in note for note in report.notes)
+    recordings = np.random.default_rng(0).normal(size=(2, 400)).astype(np.float32)
+    mask = np.ones((2, 400), np.int64)
+    mask[1, 200:] = 0
+    feeds = {"input_values": recordings, "attention_mask": mask}
+    (found,) = ort.InferenceSession(tmp_path / "m.onnx").run(None, feeds)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(recordings), attention_mask=torch.from_numpy(mask)).last_hidden_state
+        unmasked = model(torch.from_numpy(recordings)).last_hidden_state
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-4)
+    assert np.abs(found - unmasked.numpy()).max() > 1e-3
+
+    model.config.feat_extract_norm = "group"  # trained on zeros in place of what is missing
+    assert usual_shapes(model) == {"input_values": ("batch", "samples")}
+    spectra = transformers.ASTModel(transformers.ASTConfig(**sizes, max_length=48, num_mel_bins=32))
+    assert usual_shapes(spectra) == {"input_values": ("batch", 48, 32)}
+    detector: Any = SimpleNamespace(config=SimpleNamespace(image_size=32), main_input_name="pixel_values")
+    detector.forward = lambda pixel_values, pixel_mask: None
+    assert usual_shapes(detector) == {"pixel_values": ("batch", 3, 32, 32), "pixel_mask": ("batch", 32, 32)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,23 @@ def resized(x: Any, method: str, width: int = 3) -> Any:
     return tf.image.resize(tf.reshape(x, [rows, 1, 4 + 0 * rows, 1]), (2, width), method=method)
 
 
+def among_sorted(x: Any, side: str) -> Any:
+    return tf.searchsorted(tf.constant([-2.0, 0.0, 0.0, 2.5]), x[0], "right" if side == "Upper" else "left")
+
+
 CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["Erfc"]: lambda folder: agrees(tf.math.erfc, SMALL, folder),
     PATCHES["Expm1"]: lambda folder: agrees(tf.math.expm1, SMALL, folder),
     PATCHES["Log1p"]: lambda folder: agrees(tf.math.log1p, SMALL, folder),
+    PATCHES["Xlogy"]: lambda folder: agrees(lambda x: tf.math.xlogy(tf.nn.relu(x), x), SIGNS, folder),
+    PATCHES["Xdivy"]: lambda folder: agrees(lambda x: tf.math.xdivy(x, tf.abs(x) * x), SIGNS, folder),
+    PATCHES["MulNoNan"]: lambda folder: agrees(lambda x: tf.math.multiply_no_nan(1 / x, x), SIGNS, folder),
+    PATCHES["EuclideanNorm"]: lambda folder: agrees(
+        lambda x: tf.math.reduce_euclidean_norm(x, 1, keepdims=True), SIGNS, folder
+    ),
+    **{
+        PATCHES[f"{side}Bound"]: partial(agrees, partial(among_sorted, side=side), SIGNS) for side in ("Lower", "Upper")
+    },
     PATCHES["LookupTableFindV2"]: looks_integers_up,
     PATCHES["OneHot"]: lambda folder: agrees(lambda x: tf.one_hot(x, 3), INTEGERS, folder),
     PATCHES["Bitcast"]: lambda folder: agrees(sign_bits, SIGNS, folder),

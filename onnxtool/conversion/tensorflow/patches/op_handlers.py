@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.patches import LibraryPatch
-from onnxtool.conversion.small_numbers import atan2, expm1, log1p
+from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, log1p
 
 # As onnx.TensorProto counts them.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE, UINT64 = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 13
@@ -87,6 +87,36 @@ def _written(formula: Callable[..., Any]) -> Handler:
         write.give("Identity", formula(add, *write.inputs))
 
     return handler
+
+
+def _unless_zero(decides: int, operator: str, second: str | None = None) -> Handler:
+    """0 where the input of number `decides` is 0, whatever the other is; else an operator of both."""
+
+    def formula(add: AddNode, x: Any, y: Any) -> Any:
+        nothing = add("Equal", (x, y)[decides], 0.0)
+        return add("Where", nothing, 0.0, add(operator, x, add(second, y) if second else y))
+
+    return _written(formula)
+
+
+def _euclidean_norm(write: OperatorWriter) -> None:
+    """sqrt(sum of x^2) over axes."""
+    x, axes = write.inputs
+    listed = write.add("Reshape", write.cast(axes, INT64), write.constant([-1], np.int64))
+    total = write.add(
+        "ReduceSum", write.add("Mul", x, x), listed,
+        keepdims=int(write.node.get_attr_value("keep_dims", False)),
+    )  # fmt: skip
+    write.give("Sqrt", total)
+
+
+def _place_among_sorted(write: OperatorWriter) -> None:
+    """How many of a sorted row [rows, n] are less than each value [rows, m], or not greater."""
+    rows, values = write.inputs
+    row, value = (write.add("Unsqueeze", v, write.constant([d], np.int64)) for v, d in ((rows, 1), (values, 2)))
+    beyond = write.add("Greater" if write.node.type == "UpperBound" else "GreaterOrEqual", row, value)
+    passed = write.cast(write.add("Not", beyond), INT64)
+    write.give("Cast", write.add("ReduceSum", passed, write.constant([2], np.int64), keepdims=0), to=write.dtype)
 
 
 def _lookup(write: OperatorWriter) -> None:
@@ -466,6 +496,12 @@ def _wrong(name: str, since: int, write: Handler, upstream: str) -> LibraryPatch
 
 PATCHES = {
     "Erfc": _missing("Erfc", 9, _erfc),
+    "Xlogy": _missing("Xlogy", 13, _unless_zero(0, "Mul", "Log")),
+    "Xdivy": _missing("Xdivy", 13, _unless_zero(0, "Div")),
+    "MulNoNan": _missing("MulNoNan", 13, _unless_zero(1, "Mul")),
+    "EuclideanNorm": _missing("EuclideanNorm", 13, _euclidean_norm),
+    "LowerBound": _missing("LowerBound", 13, _place_among_sorted),
+    "UpperBound": _missing("UpperBound", 13, _place_among_sorted),
     "Expm1": _wrong("Expm1", 10, _written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
     "Log1p": _wrong("Log1p", 10, _written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
     "LookupTableFindV2": _wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
