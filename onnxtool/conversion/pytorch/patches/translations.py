@@ -136,6 +136,23 @@ def _angle(y: Any, x: Any) -> Any:
     return atan2(_adding_to(y), y, x)
 
 
+def _numbers_first(operator: str) -> Translation:
+    """The largest or smallest of two, of which a NaN is none."""
+
+    def translation(a: Any, b: Any) -> Any:
+        return op.Where(op.IsNaN(a), b, op.Where(op.IsNaN(b), a, getattr(op, operator)(a, b)))
+
+    return translation
+
+
+def _hypotenuse(a: Any, b: Any) -> Any:
+    """sqrt(a^2 + b^2) by the larger of the two and the quotient, of which nothing overflows."""
+    a, b = op.Abs(a), op.Abs(b)
+    large, small = op.Max(a, b), op.Min(a, b)
+    share = op.Where(op.Equal(small, large), op.Sign(large), op.Div(small, large))
+    return op.Mul(large, op.Sqrt(op.Add(op.Mul(share, share), _like(1, share))))
+
+
 def _sign_bit(values: Any) -> Any:
     return is_negative(_adding_to(values), values)
 
@@ -190,7 +207,7 @@ def _imprecise(operator: object, translation: Translation, upstream: str) -> Lib
     return LibraryPatch("torch", "2.14", upstream, partial(_translated, operator, translation))
 
 
-_ATEN = torch.ops.aten
+_ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
 PATCHES = (
     _missing(_ATEN.sort.stable, _stable_sort),
     _missing(_ATEN.median.default, _median),
@@ -198,6 +215,10 @@ PATCHES = (
     _missing(_ATEN.cumprod.default, _running_product),
     _missing(_ATEN.kthvalue.default, _kth_smallest),
     _missing(_ATEN.searchsorted.Tensor, _place_among_sorted),
+    _missing(_PRIMS.fmax.default, _numbers_first("Max")),
+    _missing(_PRIMS.fmin.default, _numbers_first("Min")),
+    _missing(_PRIMS.hypot.default, _hypotenuse),
+    _missing(_PRIMS.signbit.default, _sign_bit),  # of copysign
     _imprecise(_ATEN._cdist_forward.default, _distances, "torch 2.13 loses distances of what is close together"),
     _imprecise(_ATEN.log_sigmoid.default, _log_sigmoid, "torch 2.13 gives minus infinity from -17 on"),
     _imprecise(_ATEN.atan2.default, _angle, "torch 2.13's angle is wrong for -0.0"),
