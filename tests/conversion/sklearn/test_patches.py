@@ -13,6 +13,7 @@ pytest.importorskip("skl2onnx")
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
+    BaggingClassifier,
     RandomForestRegressor,
     VotingRegressor,
 )
@@ -37,6 +38,7 @@ from sklearn.svm import LinearSVC
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
+    bagged_votes,
     chains,
     character_ngrams,
     chosen_threshold,
@@ -101,6 +103,10 @@ def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:
 
 
 CASES: dict[Patch[..., object], Case] = {
+    bagged_votes.PATCH: lambda: (
+        BaggingClassifier(LinearSVC(), 4, max_features=0.7, random_state=0).fit(X, X.argmax(1).astype(str)),
+        X, predicted,
+    ),
     chains.PATCH: lambda: (RegressorChain(LinearRegression()).fit(X, X[:, :2] ** 2), X, predicted),
     character_ngrams.PATCH: lambda: (
         CountVectorizer(analyzer="char", ngram_range=(1, 2)).fit(TEXTS), TEXTS, transformed,
@@ -161,3 +167,15 @@ def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytes
         return any(np.allclose(array.reshape(np.shape(expected)), expected, rtol=1e-4, atol=1e-5) for array in alike)
 
     hold_needed(patch, is_right, monkeypatch)
+
+
+def test_chances_of_one_class_against_the_rest_are_shares_far_from_all_classes(tmp_path: Path) -> None:
+    axes = np.eye(3)
+    model = OneVsRestClassifier(LogisticRegression(C=100)).fit(np.vstack([axes, 0 * axes]), [0, 1, 2, 3, 3, 3])
+    rows = np.array([[-30, -31, -29], [-20, -20, 80]], float)
+    del model.estimators_[3]
+    model.classes_, model.label_binarizer_.classes_ = np.arange(3), np.arange(3)
+    expected = model.predict_proba(rows)
+    (_, found) = run_converted(model, tmp_path, rows)
+    assert 0 < max(member.predict_proba(rows[:1])[0, 1] for member in model.estimators_) < 1e-46
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)

@@ -38,9 +38,21 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
 
 def _columns(write: NodeWriter, method: str) -> str:
     """[rows, members]: each one's score of its class; some members give another against it."""
-    last = np.array([-1])
-    found = [score_columns(write, member, (method,)) for member in write.step.estimators_]
-    return write.columns([write.add("Gather", scores, last, axis=1) for scores in found])
+    last, columns = np.array([-1]), []
+    for member in write.step.estimators_:
+        # The runtime's chances are float32: those of rows far from all classes would be 0.
+        logistic = method == "predict_proba" and type(member).__name__ == "LogisticRegression"
+        scores = score_columns(write, member, ("decision_function" if logistic else method,))
+        column = write.add("Gather", scores, last, axis=1)
+        columns.append(_logistic(write, column) if logistic else column)
+    return write.columns(columns)
+
+
+def _logistic(write: NodeWriter, scores: str) -> str:
+    """1 / (1 + exp(-scores)) in doubles, right down to 1e-300, too."""
+    small = write.add("Exp", write.add("Neg", write.add("Abs", scores)))
+    above = write.add("Where", write.add("Less", scores, 0.0), small, 1.0)
+    return write.add("Div", above, write.add("Add", small, 1.0))
 
 
 PATCH = converter_patch(

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.sklearn.converters.register import ConverterPatch
 from onnxtool.conversion.sklearn.patches import (
+    bagged_votes,
     chains,
     character_ngrams,
     chosen_threshold,
@@ -30,6 +31,7 @@ from onnxtool.conversion.sklearn.patches import (
 )
 
 _CONVERTERS: tuple[ConverterPatch, ...] = (
+    bagged_votes.PATCH,
     chains.PATCH,
     character_ngrams.PATCH,
     chosen_threshold.PATCH,
