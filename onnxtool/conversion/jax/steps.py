@@ -76,6 +76,17 @@ def _dynamic_update_slice(equation: Any, x: Any, update: Any, *starts: Any) -> A
     return _bind(equation, x, update, *_moved_in(starts, x.shape, update.shape))
 
 
+def _gather(equation: Any, x: Any, indices: Any) -> Any:
+    """Indices beyond the table are moved to its ends, as XLA does it where they are not to be filled."""
+    params = equation.params
+    along = params["dimension_numbers"].start_index_map
+    limits = [x.shape[d] - params["slice_sizes"][d] for d in along]
+    if params["mode"] == lax.GatherScatterMode.FILL_OR_DROP or not all(isinstance(n, int) and n >= 0 for n in limits):
+        return _bind(equation, x, indices)
+    highest = np.asarray(limits, indices.dtype)
+    return _bind(equation, x, jnp.minimum(jnp.maximum(indices, 0), highest))
+
+
 def _moved_in(starts: Sequence[Any], shape: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
     """Starts, of those dims that are known, at least 0 and at most size - slice."""
     return [
@@ -244,6 +255,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "lt_to": _less_in_total_order,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
     "select_n": _select,
     "shift_left": _shift,
     "shift_right_logical": _shift,

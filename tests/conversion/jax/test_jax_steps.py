@@ -77,6 +77,7 @@ def integers(x: Any) -> Any:
         "both": jnp.einsum("bi,bj->bij", x > 0, x > 1),
         "any": jnp.einsum("bi,ci->bc", x > 0, x > 1),
         "total": jnp.einsum("bi,bj->ij", x % 7, x % 5),
+        "row": jnp.arange(7)[x],
         "cases": jnp.where(x > 0, x > 1, x < -1),
     }
 
