@@ -34,6 +34,7 @@ DROPOUT = {"booster": "dart", "rate_drop": 0.5, "n_estimators": 6, "max_depth": 
         ("LGBMRegressor", CLASSES / 2, {"objective": "cross_entropy_lambda"}),
         ("LGBMRegressor", VALUES, {"objective": "fair"}),
         ("XGBClassifier", CLASSES, {"objective": "multi:softmax", "n_estimators": 3}),
+        ("XGBRegressor", np.abs(VALUES) + 1, {"objective": "survival:cox", "n_estimators": 3}),
         ("XGBRegressor", VALUES, DROPOUT),
         ("XGBClassifier", CLASSES, DROPOUT),
         ("XGBRFClassifier", CLASSES, {"n_estimators": 6, "max_depth": 3}),

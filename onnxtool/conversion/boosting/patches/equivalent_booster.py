@@ -54,18 +54,25 @@ def _without_dropout(estimator: Estimator) -> Any:
 
 
 def _with_chances(estimator: Estimator) -> Any:
-    """A classifier that was to give labels gives probabilities, as `predict_proba` of it does."""
+    """XGBoost's objectives that the exporter does not know, as those that make the same predictions of the sums.
+
+    A classifier that was to give labels gives probabilities, as `predict_proba` of it does. Cox's hazards are
+    exponentials, as Poisson's rates are (XGBoost, src/objective/regression_obj.cu, PredTransform).
+    """
     if not _is_of(estimator, "xgboost"):
         return estimator
     import xgboost
 
     booster = booster_of(estimator)
-    if booster is estimator or learner_of(booster)["objective"]["name"] != "multi:softmax":
+    known = {"multi:softmax": "multi:softprob", "survival:cox": "count:poisson"}
+    objective = known.get(learner_of(booster)["objective"]["name"])
+    if booster is estimator or objective is None:
         return estimator
     model = json.loads(bytes(booster.save_raw("json")))
-    model["learner"]["objective"]["name"] = "multi:softprob"
-    labelled = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
-    return copy_with(estimator, _Booster=labelled, objective="multi:softprob")
+    model["learner"]["objective"]["name"] = objective
+    model["learner"]["objective"].setdefault("poisson_regression_param", {"max_delta_step": "0"})
+    renamed = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    return copy_with(estimator, _Booster=renamed, objective=objective)
 
 
 def _without_names(estimator: Estimator) -> Any:
