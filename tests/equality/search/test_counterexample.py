@@ -9,7 +9,12 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.equality.compare import compare
+from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.search.counterexample import _is_last_bits
+from onnxtool.equality.trials.trial import Trial
 from onnxtool.model import io
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.runner import OnnxRunner
 
 TABLE = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
 OTHER_ROW = TABLE.copy()
@@ -203,3 +208,15 @@ def test_a_failure_without_rows_is_said_and_another_shape_is_a_difference(tmp_pa
     assert not report.ok
     assert report.counterexample is not None
     assert report.counterexample.label == "an empty batch"
+
+
+@pytest.mark.parametrize(("error", "kept"), [(1e-5, True), (2e-5, False), (1.0, False)])
+def test_sums_that_cancel_at_a_number_of_the_graph_are_off_by_last_bits(error: float, kept: bool) -> None:
+    """A Fourier transform of ones: 12, and zeros but for rounding. A step of the height of a number is none."""
+    outputs = {"y": np.array([[12.0, 0.0, 0.0]], np.float32)}
+    shift = np.array([[0, error, 0]], np.float32)
+    head = "g (float[1,3] x) => (float[1,3] y)"
+    runners = [OnnxRunner.open(m) for m in (graph(head, SAME), graph(head, "y = Add(x, w)", w=shift))]
+    trial = Trial("values of exactly 1", TrialKind.THRESHOLDS, {"x": outputs["y"]}, outputs)
+    report = compare_runners(runners[0], runners[1], [trial.feeds])
+    assert report.differs and _is_last_bits(trial, report) == kept
