@@ -243,15 +243,10 @@ def test_attention_of_the_runtime_has_its_shape(tmp_path: Path) -> None:
     assert shapes["com.microsoft.MultiHeadAttention"] == (1, 4, 16)
 
 
-def test_shapes_behind_what_one_inference_does_not_know_are_found_by_the_other(tmp_path: Path) -> None:
-    """Weights that a node makes are too large to be computed, and the operators behind them have no rule of ours."""
-    text = """<ir_version: 9, opset_import: ["" : 18]> g (float[1, 8, 4, 4] x) => (float[1, 2, 4, 4] y)
-    <int64[4] s = {16, 8, 3, 3}> {
-        w = ConstantOfShape(s) c = Conv<pads = [1, 1, 1, 1]>(x, w) l = LRN<size = 3>(c) y = Conv(l, v)
-    }"""
-    model = onnx.parser.parse_model(text)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((2, 16, 1, 1), np.float32), "v"))
-    onnx.save(model, tmp_path / "m.onnx")
-    report = inspect(tmp_path / "m.onnx")
-    assert report.uncounted == 0
-    assert report.macs == 16 * 16 * 8 * 9 + 16 * 2 * 16
+def test_older_models_whose_weights_are_made_by_nodes_are_counted() -> None:
+    """SqueezeNet multiplies 349 million times; dims were lost where only one of two inferences knew them."""
+    light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
+    if not light.exists():
+        pytest.skip("onnx was installed without its light models")
+    report = inspect(light)
+    assert (report.uncounted, report.macs) == (0, 349_151_936)
