@@ -145,7 +145,7 @@ class Apart:
             source = io.to_bytes(model) if isinstance(model, ir.Model) else model
             self._worker = Worker(source, self._options)
         try:
-            return self._worker.run(feeds, self._seconds)
+            return self._worker.run(feeds, self._seconds or self._worker.usual_seconds(feeds))
         except WorkerTimeoutError:
             self._seconds = _SECONDS
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.errors import InputError, ResourceError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, Feeds, concrete_shape, dim_values, random_feeds
 from onnxtool.runtime.worker.isolation import crashed_before
@@ -83,12 +83,13 @@ def find_probes(
 
     Raises:
         InputError: the source runs on none of them.
+        ResourceError: on each of them it took more time or memory than a run may.
         UnsupportedError: an input that random data cannot fill.
     """
     specs = distinct_dims(specs)
     dynamic = _is_dynamic(specs)
     found: list[Probe] = []
-    failures: list[str] = []
+    failures: list[OnnxToolError] = []
     with progress.task("running the source", wanted) as task:
         for own in (specs, *_with_states(specs)):
             tried = _sizes(own, found, batch) if dynamic else iter([dict[str, Any]()])
@@ -101,8 +102,9 @@ def find_probes(
             if found:
                 break
     if not found:
-        reason = failures[0].removesuffix(".") if failures else "no size was tried"
-        raise InputError(
+        reason = str(failures[0]).removesuffix(".") if failures else "no size was tried"
+        limited = failures and all(isinstance(failure, ResourceError) for failure in failures)
+        raise (ResourceError if limited else InputError)(
             f"the model does not run on random inputs{' of any usual size' * dynamic} ({reason}). {advice}"
         )
     return found
@@ -114,7 +116,7 @@ def _working(
     tried: Iterator[dict[str, Any]],
     seed: int,
     domains: Mapping[str, Domain] | None,
-    failures: list[str],
+    failures: list[OnnxToolError],
 ) -> Iterator[Probe]:
     """The sizes that the source runs on; what it says of the others goes into `failures`."""
     for index, sizes in enumerate(tried):
@@ -124,7 +126,7 @@ def _working(
         try:
             outputs = runner.run(feeds)
         except (InputError, ResourceError) as error:
-            failures.append(str(error))
+            failures.append(error)
             continue
         yield Probe(feeds, outputs, sizes.get("length", DEFAULT_LENGTH), sizes.get("batch", DEFAULT_BATCH), specs)
 

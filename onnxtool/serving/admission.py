@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model.io.read import external_files, read_proto
@@ -208,7 +208,7 @@ def failure(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -
 
 def warm_up(model: ServingRunner, runs: int) -> None:
     """Run a model on random inputs, so that the first request does not pay for it; models that take none are left."""
-    with suppress(InputError, UnsupportedError):
+    with suppress(InputError, ResourceError, UnsupportedError):
         if runs:
             probe = find_probes(model, model.inputs, 0, wanted=1, batch=1)[0]
             for _ in range(runs - 1):

@@ -40,6 +40,9 @@ class There:
     def __init__(self, *_: object) -> None:
         pass
 
+    def usual_seconds(self, _: object) -> float:
+        return 1.0
+
     def run(self, feeds: object, seconds: float | None = None) -> dict[str, str]:
         return {"y": "there"}
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, ResourceError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import find_probes, runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 
@@ -116,3 +120,14 @@ def test_finds_the_batch_of_a_state() -> None:
     probes = find_probes(runner, runner.inputs, 0)
     assert len({p.feeds["x"].shape for p in probes}) == 3
     assert all(p.feeds["state"].shape[1] == len(p.feeds["x"]) for p in probes)
+
+
+def test_a_source_that_always_meets_a_limit_is_no_wrong_input() -> None:
+    class Endless:
+        inputs = outputs = (TensorSpec("x", np.dtype(np.float32), (2,)),)
+
+        def run(self, _: Feeds) -> dict[str, Any]:
+            raise ResourceError("running the model took more than 10 s.")
+
+    with pytest.raises(ResourceError, match="took more than 10 s"):
+        find_probes(Endless(), Endless.inputs, 0)

@@ -93,9 +93,13 @@ class Worker:
         self.check(feeds)
         with self._lock:
             if seconds is None:
-                seconds = native_limits(self._size, feeds_bytes(feeds))[0] * MOST_STRETCH
+                seconds = self.usual_seconds(feeds) * MOST_STRETCH
             self.begin(feeds, seconds)
             return self.finish()
+
+    def usual_seconds(self, feeds: Mapping[str, np.ndarray]) -> float:
+        """What a run on these feeds may take on a machine that does nothing else."""
+        return native_limits(self._size, feeds_bytes(feeds))[0]
 
     def begin(self, feeds: Mapping[str, np.ndarray], seconds: float) -> None:
         """Begin a run on feeds that have passed `check`; `finish` gives its outputs. No other run may be under way.
