@@ -13,6 +13,7 @@ from onnxtool import progress
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, Feeds, concrete_shape, dim_values, random_feeds
+from onnxtool.runtime.worker.errors import WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import crashed_before
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
@@ -27,6 +28,7 @@ _AFTER_CRASH = ((1, 1024), (2, 1600), (1, 4096), (1, 16000))  # small sizes may 
 _OTHER_LENGTHS = (96, 23, 160, 64, 7, 320)
 _BATCH = "onnxtool.batch"
 _MAX_ELEMENTS = 1 << 24  # of one input at a size that is only tried
+_MOST_LATE = 3  # runs that took longer than a run may, until no other size is tried
 
 
 @dataclass
@@ -127,6 +129,8 @@ def _working(
             outputs = runner.run(feeds)
         except (InputError, ResourceError) as error:
             failures.append(error)
+            if sum(isinstance(failure, WorkerTimeoutError) for failure in failures) == _MOST_LATE:
+                return
             continue
         yield Probe(feeds, outputs, sizes.get("length", DEFAULT_LENGTH), sizes.get("batch", DEFAULT_BATCH), specs)
 

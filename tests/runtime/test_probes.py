@@ -16,6 +16,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import find_probes, runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.worker.errors import WorkerTimeoutError
 
 # A window of 400 samples, as a front end for speech has it; and halves that fit only where the width divides by 32.
 _SPEECH = """
@@ -122,12 +123,16 @@ def test_finds_the_batch_of_a_state() -> None:
     assert all(p.feeds["state"].shape[1] == len(p.feeds["x"]) for p in probes)
 
 
-def test_a_source_that_always_meets_a_limit_is_no_wrong_input() -> None:
+def test_a_source_that_never_ends_is_no_wrong_input_and_is_not_tried_at_every_size() -> None:
+    runs = []
+
     class Endless:
-        inputs = outputs = (TensorSpec("x", np.dtype(np.float32), (2,)),)
+        inputs = outputs = (TensorSpec("x", np.dtype(np.float32), ("n",)),)
 
-        def run(self, _: Feeds) -> dict[str, Any]:
-            raise ResourceError("running the model took more than 10 s.")
+        def run(self, feeds: Feeds) -> dict[str, Any]:
+            runs.append(feeds)
+            raise WorkerTimeoutError("it took longer than 10 s")
 
-    with pytest.raises(ResourceError, match="took more than 10 s"):
+    with pytest.raises(ResourceError, match="took longer than 10 s"):
         find_probes(Endless(), Endless.inputs, 0)
+    assert len(runs) == 3
