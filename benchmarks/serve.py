@@ -31,9 +31,8 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtool.benchmark.load_test import bench_endpoint
+from onnxtool.benchmark.load_test import Exchange, bench_endpoint
 from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
-from onnxtool.runtime.protocol_v2.exchange import Exchange
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import build_all

@@ -18,9 +18,9 @@ import numpy as np
 import onnx
 from onnx import parser
 
+from onnxtool.benchmark.load_test import Exchange
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.protocol_v2.client import V2Client
-from onnxtool.runtime.protocol_v2.exchange import Exchange
 from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH, encode_request
 
 sys.path.insert(0, str(Path(__file__).parent))

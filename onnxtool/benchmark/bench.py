@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 
 from onnxtool import progress
 from onnxtool.benchmark.baseline import against_baseline
-from onnxtool.benchmark.blocks import session_call, timed_blocks
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.file import ModelFile
@@ -32,7 +34,7 @@ from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names, requested_providers
 from onnxtool.runtime.timing.load_cost import load_cost
 from onnxtool.runtime.timing.profile import measure_peaks, profile
-from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, median_interval
+from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, measure, median_interval
 
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
 MARGIN = 0.02
@@ -286,3 +288,50 @@ def _warnings(latencies: Sequence[Latency]) -> list[str]:
     if any(item.verdict == "unclear" for item in latencies):
         lines.append("a verdict is unclear: the interval is too wide; measure longer (--budget) or on a calmer machine")
     return lines
+
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+BLOCKS, FEWEST_BLOCKS = 8, 4
+
+
+def session_call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
+    """One run. The session itself where it can take the arrays: holding them against the model costs time too."""
+    if any(s.dtype == _BFLOAT16 for s in (*runner.inputs, *runner.outputs)):
+        return partial(runner.run, feeds)
+    return partial(runner.session.run, None, feeds)
+
+
+def timed_block(calls: Sequence[Callable[[], object]], budget: float) -> list[Timing]:
+    """Warm up for a tenth of the budget (seconds), then measure all calls in alternation."""
+    began = time.perf_counter()
+    for call in calls:
+        call()
+    once = max(time.perf_counter() - began, 1e-6)
+    rounds = min(max(int(0.1 * budget / once), 2), 100)
+    return measure(calls, budget=budget, minimum=5, maximum=5000, warmup=rounds)
+
+
+def timed_blocks(
+    open_all: Callable[[], Sequence[Callable[[], object]]], budget: float, *, alone: bool = False
+) -> list[tuple[Timing, ...]]:
+    """Several blocks with fresh sessions in each (see `timing.block_ratio`); one where there is nothing to compare.
+
+    Args:
+        open_all: fresh sessions, each run once.
+        budget: seconds of measuring for all of it.
+        alone: there is one candidate only.
+
+    Returns:
+        For each candidate its timings, one a block.
+    """
+    blocks: list[list[Timing]] = []
+    wanted = 1 if alone else BLOCKS
+    while len(blocks) < wanted:
+        began = time.perf_counter()
+        calls = open_all()
+        opening = time.perf_counter() - began
+        if not blocks and not alone:
+            # Slow to load: fewer blocks, but never so few that an interval means nothing.
+            wanted = max(FEWEST_BLOCKS, min(BLOCKS, int(budget / max(opening, 1e-3))))
+        blocks.append(timed_block(calls, budget / wanted))
+    return list(zip(*blocks, strict=True))

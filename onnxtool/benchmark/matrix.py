@@ -11,8 +11,7 @@ from pathlib import Path
 import onnxruntime
 
 from onnxtool import progress
-from onnxtool.benchmark.bench import MARGIN, bench_feeds, judge
-from onnxtool.benchmark.blocks import session_call, timed_blocks
+from onnxtool.benchmark.bench import MARGIN, bench_feeds, judge, session_call, timed_blocks
 from onnxtool.benchmark.session_code import CHANGES, SAVED, changed, code_of, combined, settings_of
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance

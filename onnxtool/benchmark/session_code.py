@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from onnxtool.runtime.providers.plugins import library_of
-from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider
+from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider, library_of
 from onnxtool.runtime.session.session import SessionOptions, resolved_providers
 
 Change = Callable[[SessionOptions], SessionOptions]

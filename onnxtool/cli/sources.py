@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onnxtool.errors import InputError, UsageError
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.options.option import options_of
-from onnxtool.runtime.urls import url_of
+from onnxtool.runtime.protocol_v2.client import url_of
 
 if TYPE_CHECKING:
     from onnxtool.runtime.runner import Runner

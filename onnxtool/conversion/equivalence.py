@@ -30,7 +30,7 @@ from onnxtool.options.convert import ConvertOptions
 from onnxtool.options.shared import Effort
 from onnxtool.report.certificate import CertificateReport
 from onnxtool.report.compare import CompareReport
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe

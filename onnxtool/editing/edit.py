@@ -21,8 +21,7 @@ from onnxtool.model.diff import diff
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.ir.queries import input_specs, output_specs
-from onnxtool.model.provenance.digest import DIGEST_KEY
-from onnxtool.model.provenance.metadata import HISTORY_KEY, add_history, versions
+from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, add_history, versions
 from onnxtool.report.edit import EditReport, EditStep, OperationListReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import EXACT, SessionOptions

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.trials.operator_hints import takes_no_rows
+from onnxtool.equality.trials.graph_hints import takes_no_rows
 from onnxtool.model import io
 from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of

@@ -36,7 +36,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions

@@ -22,12 +22,12 @@ from onnxtool.model import io
 from onnxtool.report.provider_proof import PrecisionLevels, ProviderProof
 from onnxtool.runtime.feeds import Feeds, Outputs
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.providers.kernel_precision import kernel_precision
 from onnxtool.runtime.providers.known import FULL_PRECISION, Switch
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.spec import ProviderSpec, parse_providers, short_name
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
+from onnxtool.runtime.timing.node_costs import kernel_precision
 
 # Larger models are held against the steps of the number formats themselves: their weights are not rounded on trial.
 _LARGEST = 1 << 30

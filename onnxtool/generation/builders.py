@@ -25,8 +25,7 @@ from onnxtool.errors import InputError, ResourceError
 from onnxtool.generation.bundle import CONFIG
 from onnxtool.generation.reference import SourceGenerator
 from onnxtool.model.io import external_files, read_proto, write_atomic
-from onnxtool.model.provenance.digest import DIGEST_KEY, file_digest, seal
-from onnxtool.model.provenance.metadata import HISTORY_KEY
+from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, file_digest, seal
 
 # Decoders that the onnxruntime-genai runtime knows by name and runs alike; any other goes under the first one's name.
 _RUNTIME_TYPES = (

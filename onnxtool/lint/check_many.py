@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxtool import progress
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.lint.check import check_one
 from onnxtool.report.check import (
     CheckReport,
     ChecksReport,
     Unreadable,
 )
+from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError, run_tasks
 
 
 def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **options: Any) -> ChecksReport:
@@ -36,7 +37,7 @@ def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **optio
     found = find_models(paths)
     with progress.task("checking", len(found)) as task:
         if jobs > 1 and len(found) > 1:
-            from onnxtool.lint.workers import check_in_workers
+            from onnxtool.lint.check_many import check_in_workers
 
             outcomes = check_in_workers(found, options, min(jobs, len(found)), task.advance)
         else:
@@ -72,3 +73,59 @@ def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
             raise InputError(f"{given}: there is no .onnx file.")
         found.update(dict.fromkeys(hits))
     return list(found)
+
+
+Outcome = CheckReport | Unreadable
+
+
+def check_in_workers(
+    paths: Sequence[Path], options: Mapping[str, Any], jobs: int, done: Callable[[], None]
+) -> list[Outcome]:
+    """Check models in `jobs` processes.
+
+    Args:
+        paths: the models.
+        options: as for `check`.
+        jobs: how many at a time.
+        done: called after each model, in no order.
+
+    Returns:
+        One outcome for each model, in the order of `paths`. A model that crashes its worker, or takes it over the
+        limits, is unreadable, and ends no other.
+
+    Raises:
+        UsageError: as `check`.
+    """
+    workers = TaskPool("onnxtool.lint.check_many", dict(options), jobs)
+
+    def one(path: Path) -> Outcome:
+        try:
+            outcome: Outcome | UsageError = workers.run(path)
+        except TaskProcessEndedError as error:
+            outcome = Unreadable(str(path), str(error), abs(error.code))
+        done()
+        if isinstance(outcome, UsageError):
+            raise outcome
+        return outcome
+
+    try:
+        return list(workers.threads.map(one, paths))
+    finally:
+        workers.close()
+
+
+def _checker(options: Mapping[str, Any]) -> Callable[[Path], Outcome | UsageError]:
+    """In a worker: what checks one model."""
+    from onnxtool.lint.check import check_one
+
+    def run(path: Path) -> Outcome | UsageError:
+        try:
+            return check_one(path, options)
+        except UsageError as error:
+            return error
+
+    return run
+
+
+if __name__ == "__main__":
+    run_tasks(_checker)

@@ -17,8 +17,7 @@ from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.operators.cost import Shape, has_products, macs
 from onnxtool.model.operators.shape_inference import infer_shapes
 from onnxtool.model.operators.value_facts import remember_given, sizes_of
-from onnxtool.model.provenance.digest import DIGEST_KEY
-from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
+from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
 from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, infer, known_shapes, light_copy

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,16 @@ from onnxtool.equality.trials.telling import telling_probes
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.domains import input_domains
+from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
-from onnxtool.model.spec import distinct_dims
-from onnxtool.optimization.further_inputs import empty_batch
+from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.data.read_feeds import read_feeds
-from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -293,3 +293,13 @@ def first_fault(report: CompareReport) -> str:
             detail = item.note or f"{item.expected} against {item.actual} (max abs {item.max_abs:.3g})"
             return f"output {item.name!r} differs: {detail}"
     return "no output"
+
+
+def empty_batch(
+    runner: Runner, specs: Sequence[TensorSpec], probe: Probe, domains: Mapping[str, Domain], seed: int
+) -> Iterator[Trial]:
+    """An input without a row, if the source takes one."""
+    with suppress(OnnxToolError):
+        feeds = random_feeds(distinct_dims(specs), seed, batch=0, length=probe.length, domains=domains)
+        if any(a.size == 0 for a in feeds.values()):
+            yield Trial("an empty batch", TrialKind.SIZE, feeds, dict(runner.run(feeds)))

@@ -19,24 +19,22 @@ from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.io.lazy_read import WORTHWHILE, is_external
-from onnxtool.model.io.protobuf_stream import serialized_size
+from onnxtool.model.io.serialize import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.model.operators.value_facts import distrust_names
-from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
-from onnxtool.model.provenance.metadata import add_history, versions
+from onnxtool.model.provenance.metadata import DIGEST_BYTES, DIGEST_KEY, add_history, versions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.equivalence import OptimizationProof
-from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
-from onnxtool.optimization.freeze import freeze_inputs
 from onnxtool.optimization.fusion_selection import FusionChoice, by_table, select_fusions
-from onnxtool.optimization.normalize import drop_labels
+from onnxtool.optimization.normalize import drop_labels, freeze_inputs
+from onnxtool.optimization.normalize import freeze_initializers as freeze_weights
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes, without_regression
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.options.optimize import OptimizeOptions, PathLike
 from onnxtool.report.compare import CompareReport
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime.providers.compiled import write_compiled

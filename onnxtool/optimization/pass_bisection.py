@@ -12,7 +12,7 @@ from onnxtool import progress
 from onnxtool.optimization.normalize import drop_shapes, unmap
 from onnxtool.optimization.pass_base import FaultyPassError, Level
 from onnxtool.optimization.pipeline import optimize_model
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.optimize import DroppedPass, PipelineResult
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.session.session import SessionOptions

@@ -8,33 +8,39 @@ from importlib.metadata import entry_points
 
 from onnxtool.errors import UsageError
 from onnxtool.optimization.pass_base import Level, Pass
-from onnxtool.optimization.passes.cleanup.clips import CollapseClips
 from onnxtool.optimization.passes.cleanup.common_subexpressions import (
     EliminateCommonSubexpressions,
     MergeDuplicateInitializers,
 )
-from onnxtool.optimization.passes.cleanup.constant_folding import FoldConstants
+from onnxtool.optimization.passes.cleanup.constant_folding import FoldConstants, LiftConstants
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
-from onnxtool.optimization.passes.cleanup.if_branches import InlinePossibleBranch
+from onnxtool.optimization.passes.cleanup.if_branches import InlineConstantIf, InlineFunctions, InlinePossibleBranch
 from onnxtool.optimization.passes.cleanup.index_wrap import DropIndexWrap
-from onnxtool.optimization.passes.cleanup.inlining import InlineConstantIf, InlineFunctions
-from onnxtool.optimization.passes.cleanup.lift_constants import LiftConstants
-from onnxtool.optimization.passes.cleanup.neutral_elements import EliminateAddZero, EliminateNeutral
-from onnxtool.optimization.passes.cleanup.no_ops import EliminateIdentity, EliminateNoOps
+from onnxtool.optimization.passes.cleanup.no_ops import (
+    EliminateAddZero,
+    EliminateIdentity,
+    EliminateNeutral,
+    EliminateNoOps,
+)
 from onnxtool.optimization.passes.cleanup.operator_chains import (
     CollapseCasts,
+    CollapseClips,
     CollapseSlices,
     CollapseTransposes,
     FlattenConcats,
 )
 from onnxtool.optimization.passes.cleanup.shape_computations import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.optimization.passes.fusion.activations import FuseGelu, FuseHardSwish
-from onnxtool.optimization.passes.fusion.affine import FuseBatchNormAffine, FuseConvAffine, FuseMatMulScale
+from onnxtool.optimization.passes.fusion.affine import (
+    FuseBatchNormAffine,
+    FuseConvAffine,
+    FuseMatMulScale,
+    FuseScaleShift,
+)
 from onnxtool.optimization.passes.fusion.batchnorm import FuseConvBatchNorm
 from onnxtool.optimization.passes.fusion.gemm import FuseMatMulAdd, FuseTransposeGemm
 from onnxtool.optimization.passes.fusion.normalization import FuseLayerNorm, FuseRMSNorm
 from onnxtool.optimization.passes.fusion.pad_conv import FusePadConv
-from onnxtool.optimization.passes.fusion.scale_shift import FuseScaleShift
 from onnxtool.optimization.passes.fusion.scales_into_weights import MoveScalesIntoWeights
 from onnxtool.optimization.passes.fusion.softmax_guard import SimplifySoftmaxGuard
 from onnxtool.optimization.passes.layout.merged_dims import (

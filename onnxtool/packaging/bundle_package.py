@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
-from onnxtool.generation.bundle import Bundle
-from onnxtool.generation.folder import staged_folder
+from onnxtool.generation.bundle import Bundle, staged_folder
 from onnxtool.generation.generate import generate
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model.provenance.metadata import versions

@@ -15,8 +15,7 @@ from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
-from onnxtool.generation.bundle import is_bundle
-from onnxtool.generation.folder import staged_folder
+from onnxtool.generation.bundle import is_bundle, staged_folder
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models

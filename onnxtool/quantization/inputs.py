@@ -24,12 +24,11 @@ from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
-from onnxtool.runtime.casting_runner import CastingRunner
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.data.stateful import state_pairs, with_states
 from onnxtool.runtime.probes import runnable_feeds
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import CastingRunner, OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 FIDELITY_SAMPLES = 32

@@ -26,11 +26,11 @@ from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.stages import SearchOutcome
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport
-from onnxtool.runtime.casting_runner import CastingRunner
 from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.runtime.runner import CastingRunner
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers

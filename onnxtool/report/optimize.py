@@ -9,7 +9,7 @@ from typing import Any
 from onnxtool.report.assumption import Assumption
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.provider_proof import ProviderProof
 
 

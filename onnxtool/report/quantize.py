@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report
 from onnxtool.report.compare import TensorDifference
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.provider_proof import ProviderProof
 
 

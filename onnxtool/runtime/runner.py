@@ -38,6 +38,7 @@ from onnxtool.runtime.worker.watchdog import Crash
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _RUNTIME_TYPES: Mapping[str, np.dtype | str] = {
     "float": np.dtype("float32"),
@@ -289,3 +290,27 @@ def _spec(argument: ort.NodeArg) -> TensorSpec:
         shape = tuple(None if d is None or (isinstance(d, int) and d < 0) else d for d in argument.shape)
         return TensorSpec(argument.name, _RUNTIME_TYPES.get(inner, inner), shape)
     return TensorSpec(argument.name, kind, None)
+
+
+def fit_dtypes(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Feeds in the float dtypes that a model takes."""
+    wanted = {s.name: s.dtype for s in runner.inputs}
+    return {name: _fit(array, wanted.get(name)) for name, array in feeds.items()}
+
+
+def _fit(array: np.ndarray, dtype: np.dtype | str | None) -> np.ndarray:
+    floats = isinstance(dtype, np.dtype) and dtype.kind == "f" and array.dtype.kind == "f"
+    return array.astype(dtype) if floats and array.dtype != dtype else array
+
+
+class CastingRunner(OnnxRunner):
+    """Takes float32 feeds and gives float32 outputs, whatever float type the model itself has."""
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass; raises as `OnnxRunner.run`."""
+        outputs = super().run(fit_dtypes(self, feeds))
+        half = np.dtype("float16")
+        return {
+            name: value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype == half else value
+            for name, value in outputs.items()
+        }

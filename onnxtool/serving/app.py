@@ -11,12 +11,11 @@ from typing import Any
 
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2 import fast_json
+from onnxtool.serving.access import OriginCheck, TokenCheck
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
 from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.origin import OriginCheck
-from onnxtool.serving.tokens import TokenCheck
 from onnxtool.serving.tracing import Tracing
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]

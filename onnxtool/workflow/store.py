@@ -21,8 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from onnxtool.errors import InputError, ResourceError
-from onnxtool.generation.bundle import PROVENANCE
-from onnxtool.generation.folder import staged_folder
+from onnxtool.generation.bundle import PROVENANCE, staged_folder
 from onnxtool.model.io import sha256
 from onnxtool.packaging.output_folder import verify_output
 from onnxtool.workflow.digests import text_digest

@@ -107,7 +107,7 @@ def test_the_latency_is_said_in_words_that_its_interval_allows() -> None:
     from typing import Any, cast
 
     from onnxtool.cli.views.optimize import summary
-    from onnxtool.report.measurement.latency import LatencyRatio
+    from onnxtool.report.measurement.bench import LatencyRatio
 
     size = SimpleNamespace(nodes=3)
     for low, high, said in ((0.4, 0.6, "faster"), (1.01, 1.03, "slower"), (0.98, 1.02, "as fast")):

@@ -19,7 +19,7 @@ from onnxtool.model.provenance.metadata import read_history
 from onnxtool.optimization import registry
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 

@@ -9,7 +9,7 @@ import pytest
 
 from onnxtool.optimization import pass_bisection as module
 from onnxtool.optimization.pass_bisection import BisectionAttempt, without_regression
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.session.session import SessionOptions
 
 

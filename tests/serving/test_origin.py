@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from onnxtool.serving.access import OriginCheck
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.origin import OriginCheck
 from tests.serving.conftest import Running
 
 

@@ -156,7 +156,7 @@ def test_an_unknown_executor_is_refused() -> None:
 
 def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
-    from onnxtool.workflow.cluster_engines import DaskExecutor
+    from onnxtool.workflow.executors import DaskExecutor
 
     def nobody(*_: object, **__: object) -> None:
         raise OSError("timed out")

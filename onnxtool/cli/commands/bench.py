@@ -20,7 +20,7 @@ def command(asked: BenchCommand, out: Output) -> None:
         return
     from onnxtool.generation.bundle import is_bundle
     from onnxtool.packaging.manifest import is_package
-    from onnxtool.runtime.urls import url_of
+    from onnxtool.runtime.protocol_v2.client import url_of
 
     first = asked.models[0]
     url = url_of(first)

@@ -46,8 +46,8 @@ def command(asked: CompareCommand, out: Output) -> None:
 def _two(asked: CompareCommand, a: Path, b: Path, how: dict[str, Any]) -> Report:
     from onnxtool.cli.sources import opened, source_options
     from onnxtool.equality.compare import compare
+    from onnxtool.runtime.protocol_v2.client import url_of
     from onnxtool.runtime.runner import closing
-    from onnxtool.runtime.urls import url_of
     from onnxtool.words import taken_by
 
     source = source_options(asked)

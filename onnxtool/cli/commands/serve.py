@@ -26,7 +26,7 @@ def command(asked: ServeCommand, out: Output) -> None:
 
 
 def _options(asked: ServeCommand) -> ServeOptions:
-    from onnxtool.serving.tokens import read_tokens
+    from onnxtool.serving.access import read_tokens
     from onnxtool.words import part_of, session_options
 
     return part_of(

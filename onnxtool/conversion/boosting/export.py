@@ -14,13 +14,12 @@ import numpy as np
 
 from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
-from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
+from onnxtool.conversion.boosting.linear_booster import add_as_step, booster_of, export_linear, is_linear, learner_of
 from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
-from onnxtool.conversion.boosting.several_labels import give_labels, has_several_labels, sums_of
 from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.patches import applied
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_trees
@@ -33,6 +32,9 @@ from onnxtool.model.domains import Domain
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+
+    from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
+
 
 # What onnxmltools 1.16 writes for trees.
 NEWEST_OPSET = 15
@@ -287,3 +289,43 @@ def _convert_catboost_step(scope: Any, operator: Any, container: Any) -> None:
         name=scope.get_unique_operator_name(tree.op_type),
         **{a.name: helper.get_attribute_value(a) for a in tree.attribute},
     )
+
+
+def has_several_labels(estimator: Estimator) -> bool:
+    """Whether an estimator of XGBoost gives several independent labels."""
+    booster = booster_of(estimator)
+    learner = learner_of(booster)
+    several = int(learner["learner_model_param"].get("num_target", "1")) > 1
+    return booster is not estimator and several and learner["objective"]["name"] == "binary:logistic"
+
+
+def sums_of(estimator: Estimator) -> Any:
+    """A regressor with the same trees, which gives what the probabilities are made of.
+
+    Args:
+        estimator: with several labels; not changed.
+    """
+    import xgboost
+
+    model = json.loads(bytes(booster_of(estimator).save_raw("json")))
+    learner = model["learner"]
+    chances = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64))
+    begins = np.log(chances) - np.log1p(-chances)  # XGBoost keeps the probability that its sums begin with
+    learner["learner_model_param"]["base_score"] = json.dumps(begins.tolist())
+    learner["objective"] = {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}
+    found = xgboost.XGBRegressor()
+    found._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    found.n_estimators, found.missing = estimator.n_estimators, estimator.missing
+    return found
+
+
+def give_labels(write: NodeWriter, sums: str, label: str, probabilities: str) -> None:
+    """Add what makes probabilities and labels of sums.
+
+    Args:
+        write: adds nodes to the graph.
+        sums, label, probabilities: names of tensors, the first of which is there.
+    """
+    write.add("Sigmoid", sums, name=probabilities)
+    above = write.add("Greater", sums, np.zeros(1, np.float32))
+    write.cast(above, INT64, name=label)

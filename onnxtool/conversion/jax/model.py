@@ -15,7 +15,7 @@ from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.input_plan import Dtypes, InputPlan, plan_inputs
-from onnxtool.conversion.jax.float64 import evaluate_in_float64
+from onnxtool.conversion.jax.evaluation import evaluate_in_float64
 from onnxtool.conversion.jax.load import LoadedFunction
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, UsageError, first_line

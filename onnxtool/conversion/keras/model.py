@@ -15,9 +15,8 @@ from onnxtool.conversion.graph_interface import described
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, is_functional, output_names
 from onnxtool.conversion.keras.trace import in_float32, trace, uses_bfloat16
-from onnxtool.conversion.tensorflow.dims import swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
-from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC, TracedModel
+from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC, TracedModel, swapped, swaps
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec, parse_dtype
 from onnxtool.options.convert import ConvertOptions

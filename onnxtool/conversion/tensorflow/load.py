@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,7 @@ from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.conversion.tensorflow.model import TensorFlowModel
-from onnxtool.conversion.tensorflow.optimizer_state import accept_optimizer_state
-from onnxtool.conversion.tensorflow.safety import refuse_unsafe
-from onnxtool.errors import InputError, UnsupportedError, UsageError, first_line
+from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError, first_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded
@@ -196,3 +197,72 @@ def _plain(name: str) -> str:
     """ "scores:0" -> "scores"; "split:1" -> "split_1"."""
     node, _, port = name.partition(":")
     return node if port in ("", "0") else f"{node}_{port}"
+
+
+# What Keras 2 saved its optimizers as. Only Keras 2 knows how to revive them; without it, tf.saved_model.load fails
+# on every model that was saved after training ("'_UserObject' object has no attribute 'add_slot'").
+_OPTIMIZER = "optimizer"
+
+
+@cache
+def accept_optimizer_state() -> None:
+    """Let tf.saved_model.load read models whose optimizer it does not know. Does nothing where Keras 2 is at work."""
+    import tensorflow as tf
+    from tensorflow.python.saved_model import revived_types
+
+    class Optimizer(tf.__internal__.tracking.AutoTrackable):  # type: ignore[misc]
+        """Holds slot variables, and does nothing with them."""
+
+        def add_slot(self, var: Any, *_: Any, **__: Any) -> Any:
+            return tf.Variable(tf.zeros_like(var), trainable=False)
+
+    registration = revived_types.VersionedTypeRegistration(
+        object_factory=lambda _: Optimizer(), version=1, min_producer_version=1, min_consumer_version=1
+    )
+    with suppress(ValueError, AssertionError):  # taken: somebody else reads them
+        revived_types.register_revived_type(_OPTIMIZER, lambda obj: isinstance(obj, Optimizer), [registration])
+
+
+_OUTSIDE = re.compile(
+    r"""
+    (Eager)?PyFunc(Stateless)?                                    # calls Python
+    | ReadFile | WriteFile | MatchingFiles | FileSystemSetConfiguration | Gcs\w*
+    | ImmutableConst | LoadAndRemapMatrix | CalibrationStatisticsSaver
+    | (WholeFile|TextLine|TFRecord|FixedLengthRecord|LMDB)Reader(V\d)?
+    | (Experimental)?(TextLine|TFRecord|FixedLengthRecord|LMDB|CSV|Sql|Cache|Load|Save|Snapshot\w*|MatchingFiles)
+      Dataset(V\d)?
+    | (Experimental)?(DatasetToTFRecord|ListSnapshotChunksDataset|Snapshot\w*DatasetReader|DistributedSave)
+    | DatasetFromGraph                                            # runs a graph that lies in a string
+    | DataServiceDataset\w* | RegisterDataset\w* | Rpc\w*         # talk to other machines
+    | CreateSummary(File|Db)Writer | ImportEvent
+    | Debug(Gradient)?(Ref)?(Identity|NanCount|NumericSummary)(V\d)? | Copy(Host)?  # write to the URLs in them
+    | (De|En)codeProto(V\d)?                                      # read a description of the message from a file
+    | Save | SaveSlices | Restore | RestoreSlice
+    """,
+    re.VERBOSE,
+)
+# Every SavedModel has these, to restore its variables from its own folder when it is loaded. What computes the outputs
+# has no use for them.
+_SAVER = re.compile(r"SaveV2|RestoreV2|MergeV2Checkpoints|DTensorRestoreV2")
+
+
+def refuse_unsafe(source: Source, graph_def: Any, options: ConvertOptions, *, saver: bool = False) -> None:
+    """Refuse a graph with operators that reach outside of it, in itself or its functions, unless trusted.
+
+    Args:
+        source: for the message.
+        graph_def: GraphDef.
+        options: of the conversion.
+        saver: refuse the saver's operators too.
+
+    Raises:
+        UnsafeError: there are such operators.
+    """
+    nodes = [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
+    found = {n.op for n in nodes if _OUTSIDE.fullmatch(n.op) or (saver and _SAVER.fullmatch(n.op))}
+    found |= {"PrintV2" for n in nodes if n.op == "PrintV2" and n.attr["output_stream"].s.startswith(b"file:")}
+    if found and not options.trust:
+        raise UnsafeError(
+            f"{source}: running this graph reaches outside of it ({', '.join(sorted(found))}). "
+            "Pass --trust if you trust where it comes from."
+        )

@@ -20,7 +20,7 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictErr
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs, value_spec
 from onnxtool.model.spec import Dim, parse_input_shape
-from onnxtool.optimization.freeze import freeze_inputs
+from onnxtool.optimization.normalize import freeze_inputs
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes

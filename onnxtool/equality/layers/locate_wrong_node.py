@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from onnxtool.equality.layers.folded_weights import Explanation, explanations
 from onnxtool.equality.layers.graph import LayerGraph, changed_weights
+from onnxtool.equality.layers.weight_chain import Explanation, explanations
 from onnxtool.model.header import operator_name
 from onnxtool.report.layers import Culprit, LayerDifference, Layers, Suspect
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.changed_inputs import is_mask
+from onnxtool.equality.trials.trial import is_mask
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten

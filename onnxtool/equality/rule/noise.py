@@ -15,7 +15,7 @@ import numpy as np
 from onnxtool.equality.rule.tolerance import ColumnScales, most_rounding
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import OnnxToolError
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 

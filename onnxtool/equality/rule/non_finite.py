@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.changed_inputs import Changed, is_kind, is_mask
+from onnxtool.equality.trials.trial import Changed, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 

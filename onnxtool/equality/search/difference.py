@@ -17,7 +17,7 @@ from onnxtool.equality.trials.observe import telling
 from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxtool.equality.trials.changed_inputs import is_mask
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims, of_the_past
+from onnxtool.equality.trials.trial import is_mask
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import Feeds
 

@@ -16,7 +16,7 @@ from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner

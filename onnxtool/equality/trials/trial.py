@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from onnxtool.model.spec import TensorSpec
 from onnxtool.options.shared import Effort
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds
 
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell
@@ -69,3 +70,22 @@ class Budget:
         own = Budget(self.effort)
         own.seconds = max(0.0, self.left * share)
         return own
+
+
+Changed = tuple[str, TrialKind, Feeds]  # label, kind, feeds
+
+
+def is_kind(spec: TensorSpec, kinds: str) -> bool:
+    """Whether its numbers are of these kinds, as NumPy calls them."""
+    return isinstance(spec.dtype, np.dtype) and spec.dtype.kind in kinds
+
+
+def is_mask(spec: TensorSpec) -> bool:
+    """Whether an input says which elements of another are there."""
+    return "mask" in spec.name.lower() and is_kind(spec, "iubf") and len(spec.shape or ()) >= 2
+
+
+def cast(specs: Sequence[TensorSpec], arrays: Mapping[str, Any]) -> Feeds:
+    """Arrays in the types of the inputs."""
+    with np.errstate(all="ignore"):
+        return {s.name: np.asarray(arrays[s.name]).astype(s.dtype) for s in specs}

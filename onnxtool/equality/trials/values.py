@@ -8,15 +8,13 @@ from itertools import pairwise
 import numpy as np
 
 from onnxtool.equality.rule.non_finite import missing_values
-from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_mask
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.texts import text_values
-from onnxtool.equality.trials.trial import EXACTLY
+from onnxtool.equality.trials.trial import EXACTLY, Changed, cast, is_kind, is_mask
 from onnxtool.equality.trials.whole_numbers import counts, fitting, in_order, integer_values, named_numbers
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.proof import ODD_MASK
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import ODD_MASK, TrialKind
 from onnxtool.runtime.feeds import Feeds
 
 

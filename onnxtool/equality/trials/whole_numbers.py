@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from onnxtool.equality.trials.changed_inputs import Changed, is_kind, is_mask
 from onnxtool.equality.trials.graph_hints import GraphHints
+from onnxtool.equality.trials.trial import Changed, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds
 
 _DOUBLES = 1 << 53  # beyond it doubles skip integers, which identifiers may well be

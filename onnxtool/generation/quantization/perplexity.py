@@ -13,7 +13,7 @@ from onnxtool.errors import InputError
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.report.bundle.convert import Perplexity
-from onnxtool.runtime.timing.student import student_quantile
+from onnxtool.runtime.timing.timing import student_quantile
 
 _BUNDLED, _KINDS = "prose.txt", "kinds.txt"
 _LEAST_PARAGRAPHS = 8

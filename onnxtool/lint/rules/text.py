@@ -10,8 +10,7 @@ import onnx
 
 from onnxtool.lint.rule import LintRule
 from onnxtool.model.model_view import ModelView
-from onnxtool.model.provenance.digest import DIGEST_KEY
-from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
+from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, read_history
 from onnxtool.report.check import Finding, Severity
 
 _W, _N = Severity.WARNING, Severity.NOTE

@@ -5,10 +5,8 @@ the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice 
 """
 
 from onnxtool.model.io.atomic import write_atomic
-from onnxtool.model.io.chunks import save_chunked
-from onnxtool.model.io.protobuf_stream import to_bytes
 from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
-from onnxtool.model.io.serialize import to_proto, weight_bytes
+from onnxtool.model.io.serialize import to_bytes, to_proto, weight_bytes
 from onnxtool.model.io.write import (
     INLINE_LIMIT,
     check_model_name,
@@ -16,6 +14,7 @@ from onnxtool.model.io.write import (
     check_output,
     copy_model,
     save,
+    save_chunked,
     spilled,
 )
 

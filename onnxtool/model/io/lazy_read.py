@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import onnx
 from google.protobuf.message import DecodeError
 
-from onnxtool.model.io.protobuf_stream import tag
+from onnxtool.model.io.serialize import tag
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -12,14 +12,20 @@ from google.protobuf.message import DecodeError
 from onnx import external_data_helper
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
-from onnxtool.model.io import large_attributes, map_types
+from onnxtool.model.io import set_aside
 from onnxtool.model.io.lazy_read import mark_inside, read_without_weights
-from onnxtool.model.provenance.digest import file_digest
+from onnxtool.model.provenance.metadata import file_digest
 from onnxtool.model.safety.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.safety.pickle_scan import pickled_imports
-from onnxtool.model.safety.sparse import make_dense
 from onnxtool.model.safety.structure import verify_structure, verify_texts
-from onnxtool.model.safety.tensors import all_tensors, external_ref, other_tensors, verify_expansion, verify_tensors
+from onnxtool.model.safety.tensors import (
+    all_tensors,
+    external_ref,
+    make_dense,
+    other_tensors,
+    verify_expansion,
+    verify_tensors,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -108,10 +114,10 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
     import onnx_ir as ir
 
     try:
-        with map_types.hidden(proto) as types, large_attributes.set_aside(proto) as lists:
+        with set_aside.hidden_maps(proto) as types, set_aside.large_lists(proto) as lists:
             model = ir.from_proto(proto)
-        map_types.remember(model, types)
-        large_attributes.put_back(model, lists)
+        set_aside.remember(model, types)
+        set_aside.put_back(model, lists)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"the model's graph is not valid: {reason}") from error

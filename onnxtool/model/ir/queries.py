@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxtool.model.column_names import with_columns
 from onnxtool.model.header import operator_name
-from onnxtool.model.io import map_types
+from onnxtool.model.io import set_aside
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec
@@ -78,7 +78,7 @@ def value_spec(value: ir.Value) -> TensorSpec:
     """The TensorSpec of a value; unknown type is "unknown"."""
     kind = type(value.type).__name__.removesuffix("Type").lower()
     if value.type is None or kind not in ("tensor", "none"):
-        hidden = map_types.kind_of(value) or "unknown"
+        hidden = set_aside.kind_of(value) or "unknown"
         return TensorSpec(value.name or "", hidden if value.type is None else kind, None)
     name = value.type.dtype.name
     dims = None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)

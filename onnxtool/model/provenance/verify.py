@@ -11,8 +11,7 @@ from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io import check_output, sha256
 from onnxtool.model.provenance import signing
-from onnxtool.model.provenance.digest import check_seal
-from onnxtool.model.provenance.metadata import COMPILE_STEP, read_history, versions
+from onnxtool.model.provenance.metadata import COMPILE_STEP, check_seal, read_history, versions
 from onnxtool.report.verify import VerifyReport
 
 

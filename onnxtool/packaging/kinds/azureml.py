@@ -10,8 +10,7 @@ from onnxtool.packaging.kind import PackageKind, Subject, constants, filled, wri
 from onnxtool.packaging.kinds.fastapi import checks, slug, write_conda, write_requirements
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
-from onnxtool.packaging.script_runner import ScriptRunner
-from onnxtool.packaging.server_process import interpreter
+from onnxtool.packaging.server_process import ScriptRunner, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.protocol_v2.tensors import datatype
 from onnxtool.runtime.runner import Runner

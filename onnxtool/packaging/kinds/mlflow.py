@@ -14,8 +14,7 @@ from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.packaging.kind import MODEL, PackageKind, Subject, write_smoke_test
 from onnxtool.packaging.kinds.fastapi import write_conda
 from onnxtool.packaging.manifest import read_manifest
-from onnxtool.packaging.script_runner import ScriptRunner
-from onnxtool.packaging.server_process import interpreter
+from onnxtool.packaging.server_process import ScriptRunner, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxtool.runtime.timing.student import student_quantile
+from onnxtool.runtime.timing.timing import student_quantile
 
 CONFIDENCE = 0.95
 _GAINED = 0.2  # of the chance to be wrong: for what was gained, the rest for what was lost

@@ -9,7 +9,7 @@ from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.side_by_side import SHORT
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 
 _ABOUT_AS_SMALL = 1.05  # of files about as small, the fastest
 

@@ -21,7 +21,7 @@ from onnxtool.quantization.recipe import Fusions, QuantRecipe
 from onnxtool.quantization.search.opened_candidates import Built, OpenedCandidates
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, TOO_CLOSE, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.runner import OnnxRunner

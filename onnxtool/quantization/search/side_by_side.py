@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from onnxtool.quantization.search.time_budget import TimeBudget
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing.latency import session_run
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio

@@ -9,6 +9,7 @@ import selectors
 import socket
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -173,3 +174,12 @@ def _reason(body: bytes) -> str:
         return str(json.loads(body)["error"])[:300]
     except (ValueError, KeyError, TypeError):
         return body[:200].decode("utf-8", "replace")
+
+
+def url_of(path: str | os.PathLike[str]) -> str | None:
+    """The URL that an argument is, also after it has been made a Path, which merges slashes; None when it is a path."""
+    text = os.fspath(path).replace(os.sep, "/") if isinstance(path, Path) else os.fspath(path)
+    for scheme in ("http", "https"):
+        if text.startswith(f"{scheme}:/"):
+            return f"{scheme}://{text.removeprefix(f'{scheme}:').lstrip('/')}"
+    return None

@@ -12,7 +12,7 @@ from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import COMPILE_STEP, add_history, versions
 from onnxtool.report.optimize import CompiledForm
-from onnxtool.runtime.providers.plugins import library_of
+from onnxtool.runtime.providers.resolve import library_of
 from onnxtool.runtime.providers.spec import parse_providers
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions, create_session, requested_providers

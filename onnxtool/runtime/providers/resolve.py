@@ -1,23 +1,194 @@
-"""From what the user asked for to what the runtime takes: full names, devices, options."""
+"""Plugin execution providers: found in the installation, registered with the runtime once, and their devices."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
 
 from onnxtool.errors import UsageError
-from onnxtool.runtime.providers.known import (
-    OPENVINO_ALIASES,
-    OPENVINO_OPTIONS,
-    THREADS,
-    packages_for,
-)
-from onnxtool.runtime.providers.plugins import find_devices, installed_plugins, plugin_devices
+from onnxtool.model import io
+from onnxtool.runtime.providers.crashes import REGISTERING, provider_call, provider_crashes
+from onnxtool.runtime.providers.known import OPENVINO_ALIASES, OPENVINO_OPTIONS, PACKAGES, THREADS, packages_for
 from onnxtool.runtime.providers.spec import ProviderSpec, short_name
+from onnxtool.runtime.worker.isolation import guarded, native_silence, provider_crash
+
+_PREFIX = "onnxruntime-ep-"
+_SUPPORTED = hasattr(ort, "register_execution_provider_library") and hasattr(ort, "get_ep_devices")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An installed package that brings a plugin provider.
+
+    Attributes:
+        distribution: its name in the package index.
+        version: installed version.
+        module: Python module that tells where the library is.
+        short: what people call the provider.
+    """
+
+    distribution: str
+    version: str
+    module: str
+    short: str
+
+
+# Libraries that this process has registered: path -> the names of the providers that came with it, and the module.
+_registered: dict[str, tuple[tuple[str, ...], str]] = {}
+
+
+def installed_plugins() -> tuple[Plugin, ...]:
+    """Packages that bring plugin providers: the known ones and whatever is called onnxruntime-ep-*."""
+    known = {p.distribution for p in PACKAGES if p.plugin}
+    found: dict[str, Plugin] = {}
+    for distribution in metadata.distributions():
+        name = str(distribution.metadata["Name"] or "").lower().replace("_", "-")
+        if name not in known and not name.startswith(_PREFIX):
+            continue
+        module = name.replace("-", "_")
+        if importlib.util.find_spec(module) is None:
+            continue  # a package without code of its own that only requires another
+        short = next((short_name(p.provider) for p in PACKAGES if p.distribution == name), name.removeprefix(_PREFIX))
+        found.setdefault(name, Plugin(name, distribution.version, module, short))
+    return tuple(found[name] for name in sorted(found))
+
+
+def register_library(library: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Load a plugin provider into the runtime, once for each process; this runs the library's code.
+
+    Args:
+        library: the shared library, or the name of an installed package that brings one.
+
+    Returns:
+        Full names of the providers that it brings; none when it has no device on this machine.
+
+    Raises:
+        UsageError: neither a file nor such a package, or the runtime cannot load it.
+    """
+    if not _SUPPORTED:
+        raise UsageError(f"--ep-library {library}: onnxruntime {ort.__version__} takes no plugins; 1.23 and later do.")
+    path, name = _locate(os.fspath(library))
+    key = str(path.resolve())
+    if key not in _registered:
+        short = _short_of(library, name)
+        crash = provider_crash(short)
+        if crash is not None and crash.provider is not None and crash.provider.what == REGISTERING:
+            raise provider_crashes(crash)
+        before = _device_names()
+        try:
+            call = provider_call(REGISTERING, short)
+            with guarded(REGISTERING, path.stat().st_size, provider=call), native_silence():
+                ort.register_execution_provider_library(name, io.native_path(path.resolve()))
+        except Exception as error:
+            reason = " ".join(str(error).split()).split(" : ")[-1][:300]
+            raise UsageError(f"--ep-library {library}: the runtime cannot load it: {reason}") from error
+        module = "" if Path(library).is_file() else os.fspath(library).replace("-", "_")
+        _registered[key] = tuple(n for n in _device_names() if n not in before), module
+    return _registered[key][0]
+
+
+def plugin_devices() -> list[Any]:
+    """The devices (`OrtEpDevice`) of the registered plugins, as the runtime lists them."""
+    built_in = {"CPUExecutionProvider"}
+    return [d for d in ort.get_ep_devices() if d.ep_name not in built_in] if _SUPPORTED else []
+
+
+def find_devices(name: str, device: str | None = None) -> list[Any]:
+    """The devices of a plugin provider; an installed plugin of that name is registered first.
+
+    Args:
+        name: short or full name of the provider, any case.
+        device: "cpu", "gpu" or "npu", a name that the plugin gives its devices, or a number among them.
+
+    Raises:
+        UsageError: it has no such device.
+    """
+    wanted = short_name(name)
+    if not any(short_name(d.ep_name) == wanted for d in plugin_devices()):
+        for plugin in installed_plugins() if _SUPPORTED else ():
+            if plugin.short == wanted or short_name(plugin.distribution) == wanted:
+                register_library(plugin.module)
+    devices = [d for d in plugin_devices() if short_name(d.ep_name) == wanted]
+    if device is None or not devices:
+        return devices
+    chosen = [d for i, d in enumerate(devices) if device.lower() in (*_device_words(d), str(i))]
+    if not chosen:
+        have = ", ".join(dict.fromkeys(word for d in devices for word in _device_words(d)))
+        raise UsageError(f"--provider {name}: it has no device '{device}'; it has {have}.")
+    return chosen
+
+
+def device_kind(device: Any) -> str:
+    """ "cpu", "gpu" or "npu"."""
+    return str(device.device.type).rsplit(".", 1)[-1].split(":")[0].lower()
+
+
+def device_label(device: Any) -> str:
+    """ "cpu: Intel(R) Xeon(R)", for people."""
+    name = dict(device.ep_metadata).get("FULL_DEVICE_NAME") or device.device.vendor
+    return f"{device_kind(device)}: {name}" if name else device_kind(device)
+
+
+def _device_words(device: Any) -> tuple[str, ...]:
+    """What a device may be called."""
+    own = dict(device.ep_metadata).get("ov_device", "")
+    return tuple(dict.fromkeys(w.lower() for w in (device_kind(device), own) if w))
+
+
+def _device_names() -> Sequence[str]:
+    return list(dict.fromkeys(d.ep_name for d in ort.get_ep_devices()))
+
+
+def _short_of(library: str | os.PathLike[str], name: str) -> str:
+    """What people call the provider of a library, before it is loaded; `name` is what it is registered under."""
+    plugged = {p.module: p.short for p in installed_plugins()}
+    return plugged.get(os.fspath(library).replace("-", "_"), short_name(name))
+
+
+def _locate(library: str) -> tuple[Path, str]:
+    """The file of a library and a name to register it under (some plugins call their provider so)."""
+    path = Path(library)
+    if path.is_file():
+        stem = path.name.split(".")[0].removeprefix("lib")
+        return path, stem.removeprefix("onnxruntime_providers_").removeprefix("onnxruntime_")
+    module = library.replace("-", "_")
+    if os.sep in library or not module.isidentifier():
+        raise UsageError(f"--ep-library {library}: no such file.")
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"--ep-library {library}: neither a file nor an installed package ({error}).") from error
+    tell = getattr(loaded, "get_library_path", None) or getattr(loaded, "library_path", None)
+    if tell is None:
+        raise UsageError(f"--ep-library {library}: the package does not tell where its library is (get_library_path).")
+    try:
+        found = Path(tell())
+    except Exception as error:  # the package's own code
+        raise UsageError(f"--ep-library {library}: {' '.join(str(error).split())[:300]}") from error
+    return found, getattr(loaded, "EP_NAME", None) or module
+
+
+def library_of(provider: str) -> tuple[str, str]:
+    """Where a registered plugin came from: its Python module ("" for a file of the user's) and its library."""
+    for path, (names, module) in _registered.items():
+        if provider in names:
+            return module, path
+    return "", ""
+
+
+def register_all(libraries: Iterable[str | os.PathLike[str]]) -> None:
+    """Register several; errors as of `register_library`."""
+    for library in libraries:
+        register_library(library)
+
 
 CPU = "CPUExecutionProvider"
 

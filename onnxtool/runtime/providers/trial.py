@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from onnxtool.report.doctor import ProviderInfo
 from onnxtool.runtime.providers.known import CRASH_SETTINGS, PACKAGES
-from onnxtool.runtime.providers.plugins import device_label, installed_plugins
+from onnxtool.runtime.providers.resolve import device_label, installed_plugins
 from onnxtool.runtime.providers.spec import short_name
 
 
@@ -137,7 +137,7 @@ def _answer(module: str, provider: str) -> None:
     import numpy as np
 
     from onnxtool.errors import OnnxToolError
-    from onnxtool.runtime.providers.plugins import device_label, plugin_devices, register_library
+    from onnxtool.runtime.providers.resolve import device_label, plugin_devices, register_library
     from onnxtool.runtime.providers.spec import short_name
     from onnxtool.runtime.runner import OnnxRunner
     from onnxtool.runtime.session.session import SessionOptions

@@ -14,11 +14,10 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.measurement.latency import LatencyRatio
-from onnxtool.runtime.casting_runner import fit_dtypes
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.probes import Probe
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, fit_dtypes
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio
 

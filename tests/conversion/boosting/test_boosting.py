@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from onnxtool.conversion.boosting.ubjson import is_whole
+from onnxtool.conversion.boosting.load import is_whole
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.replay import replay
 from onnxtool.conversion.tensorflow.environment import quiet

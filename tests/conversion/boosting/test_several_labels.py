@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onnxtool
-from onnxtool.conversion.boosting.several_labels import has_several_labels, sums_of
+from onnxtool.conversion.boosting.export import has_several_labels, sums_of
 from tests.conversion.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")

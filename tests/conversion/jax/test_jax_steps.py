@@ -114,7 +114,7 @@ def test_images_of_dynamic_sizes(tmp_path: Path) -> None:
 
 
 def test_the_function_runs_in_float64() -> None:
-    from onnxtool.conversion.jax.float64 import evaluate_in_float64
+    from onnxtool.conversion.jax.evaluation import evaluate_in_float64
 
     x = np.float32([[3e-7, 5.0]])
     (found,) = evaluate_in_float64(jax.make_jaxpr(lambda v: jnp.exp(v) - 1)(x), [x])

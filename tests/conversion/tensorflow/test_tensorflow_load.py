@@ -13,7 +13,7 @@ import pytest
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import import_tensorflow, quiet
-from onnxtool.conversion.tensorflow.safety import refuse_unsafe
+from onnxtool.conversion.tensorflow.load import refuse_unsafe
 from onnxtool.errors import InputError, UnsafeError, UsageError
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.runner import OnnxRunner

@@ -12,7 +12,7 @@ import pytest
 from onnxtool.equality.rule.noise import _step, _tied, perturbed, rounding_explains
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 
 ROWS = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 EXACT = np.array([[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]], np.float32)

@@ -13,7 +13,7 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.search.counterexample import _is_last_bits
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.model import io
-from onnxtool.report.trial_kind import TrialKind
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.runner import OnnxRunner
 
 TABLE = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from onnxtool.equality.trials.patterns import matching, nearly
+from onnxtool.equality.trials.texts import matching, nearly
 
 PATTERNS = [
     "[a-z0-9.]+@[a-z]+[.](com|org)",

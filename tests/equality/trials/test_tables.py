@@ -9,8 +9,8 @@ import pytest
 from onnxtool.equality.search.branch_distance import reach
 from onnxtool.equality.search.conditions import ConditionWatch
 from onnxtool.equality.trials.graph_hints import read_facts
+from onnxtool.equality.trials.graph_trials import differing_reads
 from onnxtool.equality.trials.sizes import dynamic_dims
-from onnxtool.equality.trials.tables import differing_reads
 from onnxtool.equality.trials.trial import Budget
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.runtime.feeds import random_feeds

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.equality.trials.changed_inputs import is_mask
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
+from onnxtool.equality.trials.trial import is_mask
 from onnxtool.equality.trials.values import padded, value_changes
 from onnxtool.model.domains import Domain
 from onnxtool.model.ir.queries import input_specs

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.model import io
-from onnxtool.model.io import large_attributes
+from onnxtool.model.io import set_aside
 
 
 @pytest.fixture
@@ -41,5 +41,5 @@ def test_lists_are_what_onnx_ir_gives(forest: onnx.ModelProto) -> None:
 
 
 def test_only_long_lists_are_set_aside(forest: onnx.ModelProto) -> None:
-    with large_attributes.set_aside(forest) as found:
+    with set_aside.large_lists(forest) as found:
         assert [(place, a.name) for place, a in found] == [(0, "numbers"), (1, "values")]

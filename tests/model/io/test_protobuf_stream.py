@@ -13,7 +13,7 @@ import pytest
 
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model import io
-from onnxtool.model.io import protobuf_stream, tensor_bytes
+from onnxtool.model.io import serialize, tensor_bytes
 
 RNG = np.random.default_rng(0)
 
@@ -57,7 +57,7 @@ def model() -> ir.Model:
 
 
 def test_bytes_are_those_of_protobuf(model: ir.Model) -> None:
-    pieces = list(protobuf_stream.serialized_pieces(model))
+    pieces = list(serialize.serialized_pieces(model))
     assert b"".join(pieces) == ir.to_proto(model).SerializeToString()
     assert len(pieces) > 12  # the large weights are pieces of their own
 
@@ -75,7 +75,7 @@ def test_external_weights_are_brought_in_without_loading_them(
             v.const_value for v in model.graph.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)
         ]
         assert len(outside) == 4
-        assert b"".join(protobuf_stream.serialized_pieces(model)) == expected
+        assert b"".join(serialize.serialized_pieces(model)) == expected
         assert all(t.raw is None for t in outside)  # read, not mapped
 
 
@@ -91,7 +91,7 @@ def test_external_weights_of_subgraphs_are_brought_in(tmp_path: Path) -> None:
     expected = ir.to_proto(model).SerializeToString()
     with io.spilled(model, tmp_path / "m.onnx"):
         assert ir.to_proto(model).SerializeToString() != expected
-        got = onnx.ModelProto.FromString(b"".join(protobuf_stream.serialized_pieces(model)))
+        got = onnx.ModelProto.FromString(b"".join(serialize.serialized_pieces(model)))
     for attribute in got.graph.node[0].attribute:
         np.testing.assert_array_equal(onnx.numpy_helper.to_array(attribute.g.initializer[0]), weight)
 
@@ -101,7 +101,7 @@ def test_saved_file_reads_back_and_bears_its_seal(model: ir.Model, tmp_path: Pat
     size = io.save(model, tmp_path / "m.onnx")
     data = (tmp_path / "m.onnx").read_bytes()
     assert data.startswith(expected) and 0 < len(data) - len(expected) < 200 and size == len(data)
-    from onnxtool.model.provenance.digest import check_seal
+    from onnxtool.model.provenance.metadata import check_seal
 
     stated, found = check_seal(data, [])
     assert stated is not None and stated == found
@@ -123,7 +123,7 @@ def test_weights_cut_off_while_saving_leave_the_old_file(model: ir.Model, tmp_pa
 
 
 def test_refuses_what_protobuf_cannot_hold(model: ir.Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protobuf_stream, "_LIMIT", 1000)
-    pieces: Iterator[bytes] = protobuf_stream.serialized_pieces(model)
+    monkeypatch.setattr(serialize, "_LIMIT", 1000)
+    pieces: Iterator[bytes] = serialize.serialized_pieces(model)
     with pytest.raises(ResourceError, match="must be external"):
         next(pieces)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from onnxtool.model import io
-from onnxtool.model.provenance.digest import check_seal
+from onnxtool.model.provenance.metadata import check_seal
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(100_000, True), (16_500, False)])

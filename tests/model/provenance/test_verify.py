@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.model.provenance.digest import DIGEST_KEY
+from onnxtool.model.provenance.metadata import DIGEST_KEY
 from onnxtool.model.provenance.verify import _stale, verify
 
 Tool = Callable[..., "CompletedProcess[str]"]

@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model import io
-from onnxtool.model.safety import sparse as sparse_tensors
-from onnxtool.model.safety.sparse import make_dense
+from onnxtool.model.safety import tensors as sparse_tensors
+from onnxtool.model.safety.tensors import make_dense
 
 
 def write(path: Path, indices: np.ndarray, dims: tuple[int, ...]) -> Path:

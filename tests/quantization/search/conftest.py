@@ -10,7 +10,7 @@ import pytest
 
 from onnxtool.model import io
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 
 
 @dataclass

@@ -12,7 +12,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import accuracy_repair as module
 from onnxtool.quantization.search.accuracy_repair import AccuracyRepairs
 from onnxtool.quantization.search.evaluator import RecipeTrial
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 PLAN: Any = {"a": "static", "b": "static"}

@@ -25,7 +25,7 @@ from onnxtool.quantization.search.choice import (
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.smaller_weights import _as_accurate
 from onnxtool.quantization.search.stages import RecipeSearch
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 

@@ -17,7 +17,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import evaluator as module
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.opened_candidates import Built
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 

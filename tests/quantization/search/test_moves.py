@@ -13,7 +13,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import moves as module
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.moves import RecipeMove, RecipeMoves, renamed
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 PLAN: Any = dict.fromkeys("abc", "static")

@@ -12,7 +12,7 @@ import pytest
 from onnxtool.quantization.search import side_by_side as module
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.timing import latency
 from onnxtool.runtime.timing.timing import Ratio, Timing, ratio
 

@@ -11,7 +11,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.stages import SearchOutcome
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from tests.quantization.search.test_stages import Lab, named, search
 
 WIDE: Any = dict.fromkeys("abcd", "static")

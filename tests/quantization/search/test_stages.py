@@ -19,7 +19,7 @@ from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.moves import RecipeMove
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
-from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 PLAN: Any = {"a": "static"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxtool.runtime.providers.kernel_precision import precision_of_events
+from onnxtool.runtime.timing.node_costs import precision_of_events
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from onnxtool.errors import UsageError
-from onnxtool.runtime.providers import plugins
+from onnxtool.runtime.providers import resolve
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from onnxtool.runtime.providers import plugins
 )
 def test_refuses_what_is_no_library(library: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        plugins.register_library(library)
+        resolve.register_library(library)
 
 
 def test_a_file_that_is_no_library_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "libnothing.so"
     path.write_bytes(b"nothing")
     with pytest.raises(UsageError, match="the runtime cannot load it"):
-        plugins.register_library(path)
+        resolve.register_library(path)
 
 
 def test_a_library_is_registered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +44,8 @@ def test_a_library_is_registered_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ort, "register_execution_provider_library", register)
     monkeypatch.setattr(ort, "get_ep_devices", lambda: known)
-    monkeypatch.setattr(plugins, "_registered", {})
-    assert plugins.register_library(path) == plugins.register_library(path) == ("abacus",)
+    monkeypatch.setattr(resolve, "_registered", {})
+    assert resolve.register_library(path) == resolve.register_library(path) == ("abacus",)
     assert names == ["abacus"]
 
 
@@ -57,9 +57,9 @@ def test_installed_packages_are_found_by_their_names(tmp_path: Path, monkeypatch
         SimpleNamespace(metadata={"Name": name}, version="1.0")
         for name in ("onnxruntime-ep-abacus", "onnxruntime_ep_openvino", "onnxruntime-ep-without-code", "numpy")
     ]
-    monkeypatch.setattr(plugins.metadata, "distributions", lambda: listed)
+    monkeypatch.setattr(resolve.metadata, "distributions", lambda: listed)
     monkeypatch.syspath_prepend(tmp_path)
-    assert [(p.short, p.module) for p in plugins.installed_plugins()] == [
+    assert [(p.short, p.module) for p in resolve.installed_plugins()] == [
         ("abacus", "onnxruntime_ep_abacus"),
         ("openvino", "onnxruntime_ep_openvino"),
     ]

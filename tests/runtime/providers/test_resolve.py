@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from onnxtool.errors import UsageError
-from onnxtool.runtime.providers import plugins, resolve
-from onnxtool.runtime.providers.plugins import Plugin
+from onnxtool.runtime.providers import resolve
+from onnxtool.runtime.providers.resolve import Plugin
 from onnxtool.runtime.providers.spec import parse_provider, parse_providers
 
 
@@ -23,7 +23,7 @@ def device(name: str, kind: str = "CPU", own: str = "CPU") -> Any:
 def openvino(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A registered plugin with a CPU and a GPU."""
     devices = [device("OpenVINOExecutionProvider"), device("OpenVINOExecutionProvider", "GPU", "GPU.0")]
-    for module in (plugins, resolve):
+    for module in (resolve,):
         monkeypatch.setattr(module, "plugin_devices", lambda: devices)
     return devices
 
@@ -86,7 +86,7 @@ def test_threads_of_the_session_reach_the_providers_own(openvino: list[Any], tex
 
 
 def test_a_missing_provider_comes_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "installed_plugins", lambda: ())
+    monkeypatch.setattr(resolve, "installed_plugins", lambda: ())
     monkeypatch.setattr(resolve, "available_providers", lambda: ["AzureExecutionProvider", "CPUExecutionProvider"])
     with pytest.raises(UsageError, match=r"has .*cpu.*pip install onnxruntime-ep-nv-tensorrt-rtx"):
         resolve.resolve([parse_provider("NvTensorRTRTX")])

@@ -10,7 +10,7 @@ from rich.console import Console
 from onnxtool.cli.forms.terminal import render
 from onnxtool.runtime.doctor import doctor
 from onnxtool.runtime.providers import trial
-from onnxtool.runtime.providers.plugins import Plugin
+from onnxtool.runtime.providers.resolve import Plugin
 from onnxtool.runtime.providers.trial import ProviderTrial
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.runtime.timing.student import student_quantile
-from onnxtool.runtime.timing.timing import Timing, measure, ratio
+from onnxtool.runtime.timing.timing import Timing, measure, ratio, student_quantile
 
 
 def test_every_round_calls_every_candidate_in_changing_order() -> None:

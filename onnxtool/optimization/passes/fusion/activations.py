@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.cleanup.clips import clip_bounds
+from onnxtool.optimization.passes.cleanup.operator_chains import clip_bounds
 from onnxtool.optimization.patterns.operands import factors, near, operand, scalar
 
 

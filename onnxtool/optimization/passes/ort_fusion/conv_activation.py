@@ -10,7 +10,7 @@ from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
 from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.cleanup.clips import clip_bounds
+from onnxtool.optimization.passes.cleanup.operator_chains import clip_bounds
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 
 
