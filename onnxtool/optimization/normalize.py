@@ -1,4 +1,4 @@
-"""Bringing a model into the form that passes expect."""
+"""Bringing a model into the form that passes expect, and making fixed what a caller could have chosen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ def prepare(model: ir.Model) -> int:
     """
     saved = _NODE_BYTES * model.graph.num_nodes()
     if model.ir_version < 4:
-        _free_initializers(model)
+        # Before IR 4 every initializer had to be listed as a graph input, and the runtime treats it as a constant. The
+        # version alone would turn every weight into an input that may be overridden, which stops the runtime's own
+        # constant folding: 1.1 to 1.6 times the latency.
+        freeze_initializers(model)
+        model.ir_version = 4
     rename_nodes(model)
     for node in all_nodes(model):
         saved += _drop_debug(node.metadata_props) + len(node.doc_string or "")
@@ -90,18 +94,6 @@ def drop_labels(model: ir.Model, excess: int) -> None:
         if excess > 0 and node.name:
             excess -= len(node.name.encode()) + 2
             node.name = None
-
-
-def _free_initializers(model: ir.Model) -> None:
-    """Before IR 4 every initializer had to be listed as a graph input, and the runtime treats it as a constant.
-
-    Lifting the version alone would turn every weight into an input that may be overridden (and so stop the
-    runtime's own constant folding: 1.1 to 1.6 times the latency); they leave the list of inputs with it.
-    """
-    kept = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
-    model.graph.inputs.clear()
-    model.graph.inputs.extend(kept)
-    model.ir_version = 4
 
 
 def _drop_debug(properties: dict[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""A packaged server in a process of its own: started, waited for, asked, ended."""
+"""A package in a process of its own: a server that is started, asked and ended, or its script, once for each run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where steps run: in the process, in worker processes that are watched, or on a cluster."""
+"""Where steps run: in the process, in worker processes that are watched, or on a cluster, started here if need be."""
 
 from __future__ import annotations
 

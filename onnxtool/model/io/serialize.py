@@ -1,4 +1,4 @@
-"""A model to protobuf: as it is, or with the large weights in a data file."""
+"""A model to protobuf: as it is, piece by piece, or with the large weights in a data file."""
 
 from __future__ import annotations
 

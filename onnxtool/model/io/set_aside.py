@@ -1,8 +1,11 @@
-"""Tables in attributes: a forest's nodes lie in lists of millions of numbers.
+"""What onnx_ir cannot read, or reads slowly, is put aside while it reads a graph: types of maps, and large tables.
 
-onnx_ir 1.1 converts each number of such a list by itself (`int(v) for v in ...`), 1.6 s for a forest of 88 MB; protobuf
-gives the same Python numbers at once, in a third of that. So those lists go past it: while onnx_ir reads the graph they
-are references without a value, and the values are put in their place afterwards.
+onnx_ir 1.1 cannot represent sequences of maps, which classifiers from scikit-learn give (ZipMap): their type is taken
+off the protobuf, kept with the value, and put back on the way out.
+
+It converts each number of a forest's lists by itself (`int(v) for v in ...`), 1.6 s for a forest of 88 MB;
+protobuf gives the same Python numbers at once, in a third of that. So those lists go past it: while onnx_ir reads the
+graph they are references without a value, and the values are put in their place afterwards.
 """
 
 from __future__ import annotations

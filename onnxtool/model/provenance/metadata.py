@@ -1,4 +1,4 @@
-"""Provenance: where a file came from and what was done to it, kept in the model's own metadata_props."""
+"""Provenance: where a file came from, what was done to it, and its digest, kept in the model's own metadata_props."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every tensor of a ModelProto, and whether its bytes are really there."""
+"""Every tensor of a ModelProto: whether its bytes are really there, and sparse ones made dense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Plugin execution providers: found in the installation, registered with the runtime once, and their devices."""
+"""From the names of providers to what a session is given: the runtime's own, and plugins found in the installation,
+which are registered once, with their devices.
+"""
 
 from __future__ import annotations
 

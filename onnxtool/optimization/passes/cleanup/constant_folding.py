@@ -1,4 +1,4 @@
-"""Constant folding: nodes whose inputs are all constants are computed once, here."""
+"""Constant folding: nodes whose inputs are all constants are computed once, here, also those in loops and branches."""
 
 from __future__ import annotations
 

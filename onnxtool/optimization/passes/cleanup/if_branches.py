@@ -1,5 +1,7 @@
-"""Branches that cannot be taken: PyTorch's scripted `squeeze` and recurrent cells ask at run time which rank a tensor
-has, where all but one answer lead to an operator that fails.
+"""Calls and branches that are known beforehand: functions, conditions that are constant, branches that cannot be taken.
+
+PyTorch's scripted `squeeze` and recurrent cells ask at run time which rank a tensor has, where all but one answer lead
+to an operator that fails.
 """
 
 from __future__ import annotations

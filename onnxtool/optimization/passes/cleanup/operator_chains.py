@@ -1,4 +1,4 @@
-"""Chains of one kind of operator: transposes, casts, slices, concatenations."""
+"""Chains of one kind of operator: transposes, casts, slices, clips, concatenations."""
 
 from __future__ import annotations
 
