@@ -29,7 +29,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.report.measurement.bench import BenchMatrixReport
 from onnxtool.runtime.data.read_feeds import read_feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 from onnxtool.runtime.providers.known import FULL_PRECISION
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.providers.spec import parse_provider, short_name

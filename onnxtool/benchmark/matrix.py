@@ -19,8 +19,8 @@ from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, takes_models
+from onnxtool.report.compare import ProviderProof
 from onnxtool.report.measurement.bench import BenchMatrixReport, BestSetting, LoadCost, MeasuredSetting
-from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.feeds import Feeds, feeds_bytes

@@ -52,7 +52,7 @@ def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
         from onnxtool.packaging.manifest import is_package
 
         if is_package(path):
-            from onnxtool.packaging.folder_runner import open_package
+            from onnxtool.packaging.registry import open_package
 
             return open_package(path, trust=options.trust)
     from onnxtool.conversion.convert import open_source

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
-from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.equality.reference import DescribedRunner
 from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
-from onnxtool.model.column_names import write_columns
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
-from onnxtool.model.spec import parse_dtype
+from onnxtool.model.spec import parse_dtype, write_columns
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.data.frames import as_table

@@ -12,9 +12,8 @@ import onnx_ir as ir
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.source_code import read_code
 from onnxtool.equality.certificate.sources import certify_source
-from onnxtool.equality.described_runner import DescribedRunner
 from onnxtool.equality.proof import Proof, Search
-from onnxtool.equality.reference import Answers, Reference, reference_of_source, ties_of_model
+from onnxtool.equality.reference import Answers, DescribedRunner, Reference, reference_of_source, ties_of_model
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.ties import ConfirmedTies
 from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
@@ -31,8 +30,7 @@ from onnxtool.options.shared import Effort
 from onnxtool.report.certificate import CertificateReport
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import TrialKind
-from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, flatten, random_feeds
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions

@@ -1,15 +1,111 @@
-"""Adding standard operators before or behind a model's own graph."""
+"""Names that are free in a model, and new nodes under such names before or behind a model's own graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.free_names import node_names, taken_names
+from onnxtool.errors import UsageError
 from onnxtool.model.ir.editing import new_initializer
+from onnxtool.model.ir.queries import walk
+
+_SHOWN = 12
+
+
+def split_pair(option: str, text: str, separator: str = "=", form: str = "A=B") -> tuple[str, str]:
+    """Cut "A=B" in two; "A:B" at the last colon, because names of TensorFlow's tensors have colons.
+
+    Raises:
+        UsageError: another form.
+    """
+    left, found, right = text.rpartition(separator) if separator == ":" else text.partition(separator)
+    if not found or not left.strip() or not right.strip():
+        raise UsageError(f"--{option} {text}: write {form}.")
+    return left.strip(), right.strip()
+
+
+def unknown(option: str, what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not there, with the nearest one that is."""
+    names = list(known)
+    near = get_close_matches(name, names, 1, 0.5) or [n for n in names if n.lower() == name.lower()][:1]
+    if near:
+        return UsageError(f"--{option}: there is no {what} {name!r}; did you mean {near[0]!r}?")
+    listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return UsageError(f"--{option}: there is no {what} {name!r}; the model has {listed or 'none'}.")
+
+
+def find_input(model: ir.Model, name: str, option: str) -> ir.Value:
+    """The graph input of that name.
+
+    Raises:
+        UsageError: no such input; the message says the nearest name.
+    """
+    found = next((v for v in model.graph.inputs if v.name == name), None)
+    if found is None:
+        raise unknown(option, "input", name, [v.name or "" for v in model.graph.inputs])
+    return found
+
+
+def find_output(model: ir.Model, name: str, option: str) -> ir.Value:
+    """The graph output of that name.
+
+    Raises:
+        UsageError: no such output.
+    """
+    found = next((v for v in model.graph.outputs if v.name == name), None)
+    if found is None:
+        raise unknown(option, "output", name, [v.name or "" for v in model.graph.outputs])
+    return found
+
+
+def find_tensor(model: ir.Model, name: str, option: str) -> ir.Value:
+    """A value of the main graph: an input, a weight or what a node makes.
+
+    Raises:
+        UsageError: no such value.
+    """
+    values = {v.name: v for v in main_values(model.graph) if v.name}
+    if name not in values:
+        raise unknown(option, "tensor", name, [n for n in values if n])
+    return values[name]
+
+
+def main_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Inputs, initializers and node outputs of a graph, without those of subgraphs."""
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def taken_names(model: ir.Model) -> set[str]:
+    """Names of all values of all graphs."""
+    names = {v.name for v in main_values(model.graph) if v.name}
+    for node in walk(model.graph):
+        names.update(v.name for v in node.outputs if v.name)
+        for item in node.attributes.values():
+            if item.type == ir.AttributeType.GRAPH and not item.is_ref():
+                body = item.as_graph()
+                names.update(v.name for v in (*body.inputs, *body.initializers.values()) if v.name)
+    return names
+
+
+def node_names(model: ir.Model) -> set[str]:
+    """Names of all nodes of all graphs; the runtime wants each but once."""
+    return {n.name for n in walk(model.graph) if n.name}
+
+
+def free_name(model: ir.Model, base: str) -> str:
+    """`base`, or `base_2` and so on where a value or a node has it."""
+    taken, name, number = taken_names(model) | node_names(model), base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
 
 
 class Builder:

@@ -22,8 +22,7 @@ from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.type_inference import light_proto
 from onnxtool.report.assumption import Assumption
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.feeds import Feeds, Outputs, edge_feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, Outputs, edge_feeds, flatten
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import Runner
 

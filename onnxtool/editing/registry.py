@@ -16,10 +16,9 @@ from onnxtool.editing.operations.parts import Extract
 from onnxtool.editing.operations.postprocess import Postprocess
 from onnxtool.editing.operations.preprocess import Preprocess
 from onnxtool.editing.operations.set_shape import SetShape
-from onnxtool.editing.operations.storage import Chunk, ExternalData
 from onnxtool.editing.operations.tokenize import Tokenize
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
-from onnxtool.editing.operations.weights import Refit, ReplaceWeight, StripWeights
+from onnxtool.editing.operations.weights import Chunk, ExternalData, Refit, ReplaceWeight, StripWeights
 from onnxtool.errors import UsageError
 from onnxtool.report.edit import OperationSummary
 

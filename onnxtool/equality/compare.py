@@ -13,19 +13,17 @@ import onnx_ir as ir
 
 from onnxtool.equality.apart import Risks, apart, risks_of
 from onnxtool.equality.certificate.models import certify_models
-from onnxtool.equality.compare_runners import compare_runners
-from onnxtool.equality.described_runner import known_domains
+from onnxtool.equality.compare_runners import Source, compare_runners, domains_of, make_feeds
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.provider_proof import prove_on_provider
-from onnxtool.equality.reference import Reference, reference_on
+from onnxtool.equality.reference import Reference, known_domains, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.counterexample import FAILS, run_as_reference
 from onnxtool.equality.search.difference import BothModels
 from onnxtool.equality.trials.graph_trials import facts_of
-from onnxtool.equality.usual_inputs import Source, domains_of, make_feeds
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io

@@ -15,8 +15,7 @@ from onnxtool.equality.rule.movement import Movement
 from onnxtool.equality.rule.tolerance import Tolerance, rule_text
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 
 # A quantized output that varies by fewer of its rounding steps proves little.
 _TELLING = 10

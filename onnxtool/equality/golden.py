@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from onnxtool import __version__
-from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.compare_runners import compare_runners, make_feeds
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
@@ -22,7 +21,7 @@ from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.data.archive import read_npz
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions

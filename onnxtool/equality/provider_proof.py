@@ -13,15 +13,13 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.compare_runners import compare_runners, make_feeds
 from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.report.provider_proof import PrecisionLevels, ProviderProof
-from onnxtool.runtime.feeds import Feeds, Outputs
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.report.compare import PrecisionLevels, ProviderProof
+from onnxtool.runtime.feeds import Feeds, Outputs, flatten
 from onnxtool.runtime.providers.known import FULL_PRECISION, Switch
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.spec import ProviderSpec, parse_providers, short_name

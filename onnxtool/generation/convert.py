@@ -18,10 +18,9 @@ from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, 
 from onnxtool.generation import builders
 from onnxtool.generation.adapters import ADAPTER, set_apart
 from onnxtool.generation.builders import repair_config, repair_shapes, seal_model
-from onnxtool.generation.bundle import CONFIG, Bundle, check_output, staged_folder
+from onnxtool.generation.bundle import CONFIG, Bundle, check_output, record, source_digest, staged_folder
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text, prove_runtime, prove_text, prove_tokens
-from onnxtool.generation.provenance import record, source_digest
 from onnxtool.generation.quantization.block_weights import write_blocks
 from onnxtool.generation.quantization.kept_blocks import NEAR, KeptStore, kept_plan
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio

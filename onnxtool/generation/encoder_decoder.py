@@ -19,9 +19,8 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
-from onnxtool.generation.bundle import check_output, read_json, staged_folder
+from onnxtool.generation.bundle import check_output, read_json, record, staged_folder
 from onnxtool.generation.proof import PROMPTS, token_proof
-from onnxtool.generation.provenance import record
 from onnxtool.generation.seq2seq_graphs import DECODER, ENCODER, MERGED, WITH_PAST, export_graphs
 from onnxtool.generation.source import verify_code, verify_unpickled, verify_weights
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError
-from onnxtool.generation import provenance
-from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.bundle import Bundle, digests, history, recorded_files, source_digest, total
 from onnxtool.generation.decoder import Decoder, greedy
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
@@ -33,18 +32,18 @@ def verify_bundle(folder: str | Path, *, source: Path | None = None) -> VerifyRe
         InputError: not a bundle, or one that onnxtool did not write.
     """
     folder = Bundle.open(folder).folder
-    recorded, actual = provenance.recorded_files(folder), provenance.digests(folder)
-    steps = provenance.history(folder)
+    recorded, actual = recorded_files(folder), digests(folder)
+    steps = history(folder)
     digest = step = None
     if source is not None:
         if not source.exists():
             raise InputError(f"{source}: no such file or folder.")
-        digest = provenance.source_digest(source)
+        digest = source_digest(source)
         step = next((str(s.get("command")) for s in steps if s.get("source_sha256") == digest), None)
     return VerifyReport(
         model=str(folder),
-        recorded=provenance.total(recorded),
-        actual=provenance.total(actual),
+        recorded=total(recorded),
+        actual=total(actual),
         external=tuple(recorded),
         history=tuple(steps),
         source=None if source is None else str(source),

@@ -19,8 +19,7 @@ from onnxtool.model.operators.shape_inference import infer_shapes
 from onnxtool.model.operators.value_facts import remember_given, sizes_of
 from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
-from onnxtool.model.shape_folding import complete
-from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, infer, known_shapes, light_copy
+from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, complete, infer, known_shapes, light_copy
 from onnxtool.model.spec import Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 

@@ -35,8 +35,7 @@ from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.data.read_feeds import read_feeds
-from onnxtool.runtime.feeds import Feeds, random_feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten, random_feeds
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions

@@ -33,14 +33,13 @@ from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes, without_regression
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.options.optimize import OptimizeOptions, PathLike
-from onnxtool.report.compare import CompareReport
+from onnxtool.report.compare import CompareReport, ProviderProof
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
-from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime.providers.compiled import write_compiled
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.timing.latency import measure_ratio, timing_feeds
+from onnxtool.runtime.timing.timing import measure_ratio, timing_feeds
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
 

@@ -16,7 +16,7 @@ from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.optimize import DroppedPass, PipelineResult
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.runtime.timing.latency import confirmed_ratio
+from onnxtool.runtime.timing.timing import confirmed_ratio
 
 
 def without_regression(

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import QUANTIZATION, constant_array, distinct, expanded, is_op, splat, walk
 from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.operators.value_facts import Sizes, set_sizes
 
 _SPLAT_DTYPES = "biuf"
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
@@ -302,3 +303,23 @@ class PassContext:
 
 def _initialized(value: ir.Value) -> bool:
     return value.const_value is not None or is_op(value.producer(), "Constant")
+
+
+MICROSOFT = "com.microsoft"
+
+
+def insert_fused(
+    context: PassContext,
+    before: ir.Node,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: Sequence[ir.Attr],
+    base: str,
+    sizes: Sizes,
+) -> ir.Value:
+    """Put a float operator of the runtime's in front of a node and give its output, whose dims nobody else infers."""
+    context.model.opset_imports.setdefault(MICROSOFT, 1)
+    made = context.insert(before, op_type, inputs, attributes, base=base, domain=MICROSOFT)
+    made.dtype = ir.DataType.FLOAT
+    set_sizes(made, sizes)
+    return made

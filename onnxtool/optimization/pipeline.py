@@ -10,12 +10,11 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.operators.shape_inference import infer_shapes
-from onnxtool.optimization.file_size import may_repeat, message_bytes
 from onnxtool.optimization.normalize import prepare
 from onnxtool.optimization.pass_base import FaultyPassError, FinishingPass, Level, Pass, parse_level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.registry import select
-from onnxtool.optimization.type_inference import infer_types
+from onnxtool.optimization.type_inference import infer_types, may_repeat, message_bytes
 from onnxtool.report.optimize import PassResult, PipelineResult
 
 __all__ = ["Level", "Pass", "optimize_model", "run_passes"]

@@ -15,7 +15,6 @@ from onnxtool.optimization.passes.cleanup.common_subexpressions import (
 from onnxtool.optimization.passes.cleanup.constant_folding import FoldConstants, LiftConstants
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
 from onnxtool.optimization.passes.cleanup.if_branches import InlineConstantIf, InlineFunctions, InlinePossibleBranch
-from onnxtool.optimization.passes.cleanup.index_wrap import DropIndexWrap
 from onnxtool.optimization.passes.cleanup.no_ops import (
     EliminateAddZero,
     EliminateIdentity,
@@ -29,7 +28,12 @@ from onnxtool.optimization.passes.cleanup.operator_chains import (
     CollapseTransposes,
     FlattenConcats,
 )
-from onnxtool.optimization.passes.cleanup.shape_computations import EliminateExpand, FoldShapes, ShareSizes
+from onnxtool.optimization.passes.cleanup.shape_computations import (
+    DropIndexWrap,
+    EliminateExpand,
+    FoldShapes,
+    ShareSizes,
+)
 from onnxtool.optimization.passes.fusion.activations import FuseGelu, FuseHardSwish
 from onnxtool.optimization.passes.fusion.affine import (
     FuseBatchNormAffine,
@@ -52,9 +56,8 @@ from onnxtool.optimization.passes.layout.merged_dims import (
 from onnxtool.optimization.passes.layout.projections import CollapseBatchedTransposes, MergeProjections
 from onnxtool.optimization.passes.layout.reduce_before_transpose import ReduceBeforeTranspose
 from onnxtool.optimization.passes.layout.reshapes import SimplifyReshapes
+from onnxtool.optimization.passes.ort_fusion.activations import FuseBiasGelu, FuseConvActivation, FuseQuickGelu
 from onnxtool.optimization.passes.ort_fusion.attention import FuseAttention
-from onnxtool.optimization.passes.ort_fusion.conv_activation import FuseConvActivation
-from onnxtool.optimization.passes.ort_fusion.gelu import FuseBiasGelu, FuseQuickGelu
 from onnxtool.optimization.passes.ort_fusion.grouped_query_attention import (
     FuseGroupedAttention,
     FuseMaskedGroupedAttention,

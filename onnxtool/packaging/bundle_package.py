@@ -10,15 +10,20 @@ from typing import Any
 
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.generation.bundle import Bundle, staged_folder
+from onnxtool.generation.bundle import record as record_provenance
 from onnxtool.generation.generate import generate
-from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model.provenance.metadata import versions
-from onnxtool.packaging.figures import Figures
-from onnxtool.packaging.kind import constants, filled
+from onnxtool.packaging.kind import Figures, constants, filled
 from onnxtool.packaging.kinds.fastapi import FastApi, application_command, write_container
 from onnxtool.packaging.kinds.kserve import KServe
-from onnxtool.packaging.manifest import Manifest, write_manifest
-from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
+from onnxtool.packaging.manifest import (
+    Manifest,
+    describe_package,
+    package_name,
+    verify_output,
+    write_manifest,
+    write_sbom,
+)
 from onnxtool.packaging.protocol_module import write_chat_protocol
 from onnxtool.packaging.server_process import ServerProcess
 from onnxtool.report.package import PackageProof, PackageReport, Started

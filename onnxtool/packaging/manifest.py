@@ -1,15 +1,19 @@
-"""What a package folder says of itself, so that `compare` can run it."""
+"""A package folder: what it says of itself, so that `compare` can run it, and what must not lie in it already."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.generation.bundle import read_json
+from onnxtool.model.provenance.sbom import sbom
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.package import PackageProof, WrittenPackage
 from onnxtool.runtime.protocol_v2.tensors import read_metadata
 
 MANIFEST = "onnxtool-package.json"
@@ -68,3 +72,71 @@ def read_manifest(folder: Path) -> Manifest:
     if not (folder / made.model).resolve().is_relative_to(folder.resolve()):
         raise InputError(f"{folder / MANIFEST}: the model {made.model!r} lies outside the folder.")
     return made
+
+
+# Of a browser's runtime, in the folder that holds it.
+RUNTIME_PACKAGE = "runtime/package.json"
+
+
+def package_name(path: Path, given: str | None) -> str:
+    """What a package calls its model.
+
+    Raises:
+        UsageError: a name that does not fit into URLs and file names.
+    """
+    called = given or re.sub(r"[^A-Za-z0-9_-]+", "_", path.stem).strip("_") or "model"
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", called):
+        raise UsageError(f"--name {called}: letters, digits, - and _ only, at most 64.")
+    return called
+
+
+def verify_output(folder: Path) -> None:
+    """Raises UsageError for a folder that must not be replaced."""
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file; a package is a folder.")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder}: is a link that leads nowhere.")
+    if folder.is_dir() and any(folder.iterdir()) and not is_package(folder):
+        raise UsageError(f"{folder}: is not empty and not a package; choose another folder.")
+
+
+def write_sbom(folder: Path, model: str) -> None:
+    """The bill of materials of a package: its model, which lies at this place in its folder, and what it installs."""
+    document = sbom(folder / model)
+    files = [part for part in document["components"] if part["type"] == "file"]
+    document["components"] = files + [
+        {"type": "library", "bom-ref": f"pkg:{kind}/{name}", "name": name}
+        | ({"version": version, "purl": f"pkg:{kind}/{name}@{version}"} if version else {})
+        for kind, name, version in _installed(folder)
+    ]
+    (folder / "sbom.cdx.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _installed(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and version of the packages that a folder names for pip, or holds for a browser."""
+    lines = set[str]()
+    if (folder / "requirements.txt").is_file():
+        lines.update((folder / "requirements.txt").read_text(encoding="utf-8").split())
+    if (folder / "conda.yaml").is_file():
+        lines.update(read_json(folder / "conda.yaml")["dependencies"][-1]["pip"])
+    for line in sorted(lines):
+        name, _, version = line.partition("==")
+        yield "pypi", name, version
+    if (folder / RUNTIME_PACKAGE).is_file():
+        runtime = read_json(folder / RUNTIME_PACKAGE)
+        yield "npm", runtime["name"], runtime["version"]
+
+
+def describe_package(
+    staged: Path, folder: Path, kind: str, proof: PackageProof, commands: tuple[str, ...]
+) -> WrittenPackage:
+    """What the report says of a package.
+
+    Args:
+        staged: where its files are now.
+        folder: where they will be.
+        kind, proof, commands: as of `WrittenPackage`.
+    """
+    files = sorted(f for f in staged.rglob("*") if f.is_file())
+    names = tuple(f.relative_to(staged).as_posix() for f in files)
+    return WrittenPackage(kind, str(folder), names, sum(f.stat().st_size for f in files), proof, commands)

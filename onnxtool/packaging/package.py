@@ -9,22 +9,26 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.compare_runners import compare_runners, make_feeds
 from onnxtool.equality.golden import record
 from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
 from onnxtool.generation.bundle import is_bundle, staged_folder
-from onnxtool.generation.provenance import record as record_provenance
+from onnxtool.generation.bundle import record as record_provenance
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.options.package import WebOptions
-from onnxtool.packaging.figures import measure_figures
-from onnxtool.packaging.kind import PackageKind, Subject, filled
-from onnxtool.packaging.manifest import Manifest, write_manifest
-from onnxtool.packaging.output_folder import describe_package, package_name, verify_output, write_sbom
+from onnxtool.packaging.kind import PackageKind, Subject, filled, measure_figures
+from onnxtool.packaging.manifest import (
+    Manifest,
+    describe_package,
+    package_name,
+    verify_output,
+    write_manifest,
+    write_sbom,
+)
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata

@@ -25,8 +25,7 @@ from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.data.open_data import open_data
-from onnxtool.runtime.data.source import DataSource
-from onnxtool.runtime.data.stateful import state_pairs, with_states
+from onnxtool.runtime.data.source import DataSource, state_pairs, with_states
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import CastingRunner, OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions

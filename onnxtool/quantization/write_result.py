@@ -34,7 +34,7 @@ from onnxtool.runtime.runner import CastingRunner
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.timing.latency import compare_latency, session_run
+from onnxtool.runtime.timing.timing import compare_latency, session_run
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
-from onnxtool.report.compare import CompareReport
-from onnxtool.report.provider_proof import ProviderProof
+from onnxtool.report.compare import CompareReport, ProviderProof
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,9 +8,8 @@ from typing import Any
 
 from onnxtool.report.assumption import Assumption
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
-from onnxtool.report.compare import CompareReport
+from onnxtool.report.compare import CompareReport, ProviderProof
 from onnxtool.report.measurement.bench import LatencyRatio
-from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True)

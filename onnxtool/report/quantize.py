@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report
-from onnxtool.report.compare import TensorDifference
+from onnxtool.report.compare import ProviderProof, TensorDifference
 from onnxtool.report.measurement.bench import LatencyRatio
-from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True)

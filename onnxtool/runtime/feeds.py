@@ -1,4 +1,7 @@
-"""Inputs for a model: seeded random ones that respect dtype, shape, dims and value ranges, or from files."""
+"""Inputs for a model: seeded random ones that respect dtype, shape, dims and value ranges, or from files.
+
+And its outputs made flat, where they are sequences or maps.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from onnxtool.runtime.worker.isolation import note_synthetic_inputs
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
     from onnxtool.model.domains import Domain
+
 
 _LARGE = 1e4  # beyond any sane activation, and within float16
 
@@ -234,3 +238,20 @@ def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     if array.dtype != spec.dtype and (floats or np.can_cast(array.dtype, spec.dtype, "safe")):
         return array.astype(spec.dtype)
     return array
+
+
+def flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Sequences become name[0], name[1], ...; lists of maps (ZipMap) become one tensor for each key."""
+    flat: dict[str, Any] = {}
+    for name, value in outputs.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{name}[{key}]": item for key, item in value.items()})
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            flat.update({f"{name}[{key}]": np.array([row[key] for row in value]) for key in value[0]})
+        elif isinstance(value, (list, tuple)):
+            flat.update({f"{name}[{index}]": item for index, item in enumerate(value)})
+        elif value is None:
+            flat[name] = np.array([], dtype=np.float32)
+        else:
+            flat[name] = value
+    return flat

@@ -19,8 +19,7 @@ from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.frames import frame_like, is_frame
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
-from onnxtool.runtime.feeds import adapt
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import adapt, flatten
 from onnxtool.runtime.output_files import Columns, check_output_file, table_columns, write_outputs
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError

@@ -18,11 +18,10 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.column_names import with_columns
-from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.model.spec import TensorSpec, dtype_name, with_columns
 from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.providers.crashes import provider_call, provider_crashes
+from onnxtool.runtime.providers.known import provider_call, provider_crashes
 from onnxtool.runtime.session.session import (
     DEFAULT,
     SessionOptions,

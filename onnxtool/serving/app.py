@@ -14,9 +14,7 @@ from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.serving.access import OriginCheck, TokenCheck
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
 from onnxtool.serving.faults import HttpError, as_http, openai_error
-from onnxtool.serving.logs import Log
-from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.tracing import Tracing
+from onnxtool.serving.telemetry import Log, Metrics, Tracing
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]

@@ -16,8 +16,8 @@ from onnxtool.errors import InputError
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.served_model import Cancellation, ServingRunner, Show
+from onnxtool.serving.telemetry import Metrics
 
 # Takes what is called when a client closes its connection before its answer.
 WhenGone = Callable[[Callable[[], object]], None]

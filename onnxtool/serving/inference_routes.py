@@ -1,19 +1,24 @@
-"""The routes of the Open Inference Protocol V2, and /predict with plain JSON."""
+"""The routes of the Open Inference Protocol V2, and /predict with plain JSON, images and tables."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxtool import __version__
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, MissingExtraError, UsageError
 from onnxtool.model.spec import TensorSpec, shared_dims
 from onnxtool.options.serve import ServeOptions
-from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.data.formats import delimited
+from onnxtool.runtime.data.formats.table_file import TableFile
+from onnxtool.runtime.feeds import Feeds, flatten
+from onnxtool.runtime.input_kinds import picture_layout, takes_image, takes_table
+from onnxtool.runtime.output_files import table_bytes
 from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.runtime.protocol_v2.tensors import (
     HEADER_LENGTH,
@@ -25,15 +30,14 @@ from onnxtool.runtime.protocol_v2.tensors import (
     load_json,
     to_lists,
 )
-from onnxtool.runtime.protocol_v2.uploads import form_file
+from onnxtool.runtime.protocol_v2.uploads import decode_picture, form_file
 from onnxtool.runtime.runner import check_feeds
 from onnxtool.serving.app import Answer, App, Request, State, json_answer
 from onnxtool.serving.engine import WhenGone
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.forms import read_form, table_answer
-from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.openapi import docs_page, openapi
 from onnxtool.serving.repository import Repository, Served
+from onnxtool.serving.telemetry import Metrics
 
 _HEADER = HEADER_LENGTH.lower().encode()
 _OCTETS = (b"content-type", b"application/octet-stream")
@@ -229,3 +233,34 @@ def _read_plain(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarra
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
     return decode_plain(found, {s.name: s.dtype for s in specs})
+
+
+def read_form(kind: str, body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
+    """An image file or a CSV table as feeds.
+
+    Raises:
+        HttpError: 415, the model does not take such a thing.
+        InputError: not a sound image or table, or one that does not fit the model.
+    """
+    if kind == "text/csv":
+        if not takes_table(specs):
+            raise HttpError(415, "media_type", "this model takes no table.")
+        return delimited.read(TableFile.in_memory(body, ".csv", "the table")).arrays(specs)
+    if not takes_image(specs):
+        raise HttpError(415, "media_type", "this model takes no image files: its pre-processing is not inside.")
+    try:
+        return {specs[0].name: decode_picture(body, *picture_layout(specs[0]))}
+    except ImportError as error:
+        raise MissingExtraError("images", "pillow", "images") from error
+
+
+def table_answer(outputs: Mapping[str, Any], specs: Sequence[TensorSpec]) -> bytes:
+    """Outputs as a table in CSV, with a column for each number or text of a row.
+
+    Raises:
+        HttpError: 406, they have no rows in common.
+    """
+    try:
+        return table_bytes(Path("-.csv"), flatten(outputs), {s.name: s.columns for s in specs})
+    except UsageError as error:
+        raise HttpError(406, "media_type", f"the outputs are no table: {error}") from error

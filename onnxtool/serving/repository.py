@@ -34,10 +34,9 @@ from onnxtool.serving.admission import (
 )
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.logs import Log
-from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, LocalTexts, ServingRunner, WorkerPool, measured_pool
 from onnxtool.serving.targets import ServeTarget
+from onnxtool.serving.telemetry import Log, Metrics
 
 
 @dataclass(eq=False)

@@ -23,7 +23,7 @@ from typing import Any
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.generation.bundle import PROVENANCE, staged_folder
 from onnxtool.model.io import sha256
-from onnxtool.packaging.output_folder import verify_output
+from onnxtool.packaging.manifest import verify_output
 from onnxtool.workflow.digests import text_digest
 
 

@@ -16,8 +16,8 @@ from onnxtool.benchmark import matrix as module
 from onnxtool.benchmark.matrix import bench_matrix
 from onnxtool.benchmark.session_code import SAVED, combined
 from onnxtool.errors import InputError, ResourceError, UsageError
+from onnxtool.report.compare import ProviderProof
 from onnxtool.report.measurement.bench import LoadCost
-from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.timing import Timing
 

@@ -19,7 +19,7 @@ from onnxtool.equality.provider_proof import (
     rounded,
 )
 from onnxtool.errors import UnsupportedError
-from onnxtool.report.provider_proof import PrecisionLevels
+from onnxtool.report.compare import PrecisionLevels
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 

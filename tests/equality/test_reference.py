@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.equality.described_runner import DescribedRunner
 from onnxtool.equality.equivalence_check import EquivalenceCheck
-from onnxtool.equality.reference import Answers, Reference, reference_of_source
+from onnxtool.equality.reference import Answers, DescribedRunner, Reference, reference_of_source
 from onnxtool.equality.rule import rounding
 from onnxtool.equality.rule.difference import Difference
 from onnxtool.equality.rule.rounding import FACTOR, NO_EXCUSE, RoundingNoise, excuse, runtime_noise

@@ -13,7 +13,7 @@ import pytest
 from onnx import parser
 
 from onnxtool.errors import UsageError
-from onnxtool.lint.check_many import check_all
+from onnxtool.lint.check import check_all
 from onnxtool.report.check import CheckReport, ChecksReport
 from onnxtool.runtime.worker.tasks import TaskProcess, TaskProcessEndedError
 
@@ -43,7 +43,7 @@ def test_jobs_change_nothing_but_the_time(folder: Path) -> None:
 
 
 def test_a_worker_that_dies_takes_no_other_model_with_it(folder: Path) -> None:
-    worker = TaskProcess("onnxtool.lint.check_many", {})
+    worker = TaskProcess("onnxtool.lint.check", {})
     assert isinstance(worker.run(folder / "m0.onnx"), CheckReport)
     worker._process.kill()
     with pytest.raises(TaskProcessEndedError, match="ended with code -9"):

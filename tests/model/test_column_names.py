@@ -10,8 +10,7 @@ import pytest
 
 import onnxtool
 from onnxtool.errors import InputError
-from onnxtool.model.column_names import KEY, with_columns, write_columns
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import KEY, TensorSpec, with_columns, write_columns
 
 SPEC = TensorSpec("X", np.dtype("float32"), ("n", 2))
 

@@ -16,9 +16,9 @@ pytest.importorskip("fastapi")
 
 from onnxtool.errors import UnsupportedError, VerdictError
 from onnxtool.packaging import bundle_package
-from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
+from onnxtool.packaging.registry import open_package
 from onnxtool.packaging.server_process import ServerProcess, clean_environment
 from onnxtool.runtime.protocol_v2.client import V2Client
 

@@ -13,8 +13,7 @@ pytest.importorskip("prometheus_client")
 
 from onnxtool.options.serve import ServeOptions
 from onnxtool.serving.app import Answer, App, Request, State
-from onnxtool.serving.logs import Log
-from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.telemetry import Log, Metrics
 
 
 class Panic(BaseException):

@@ -18,8 +18,8 @@ from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError, as_http
-from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.served_model import Cancellation, LocalModel
+from onnxtool.serving.telemetry import Metrics
 from tests.runtime.test_empty_inputs import recurrent
 
 

@@ -15,7 +15,7 @@ from onnxtool.runtime.data.images import read_pictures
 from onnxtool.runtime.input_kinds import CHANNELS
 from onnxtool.runtime.protocol_v2.uploads import form_file
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.forms import read_form, table_answer
+from onnxtool.serving.inference_routes import read_form, table_answer
 
 PIXELS = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
 

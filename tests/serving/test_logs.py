@@ -8,7 +8,7 @@ import os
 import threading
 
 from onnxtool.serving import logs
-from onnxtool.serving.logs import Log
+from onnxtool.serving.telemetry import Log
 
 
 def test_a_stalled_reader_delays_no_event() -> None:

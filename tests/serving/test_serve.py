@@ -25,10 +25,9 @@ from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH, encode_request
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.access import Token, read_tokens
-from onnxtool.serving.logs import Log
-from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.targets import parse_targets
+from onnxtool.serving.telemetry import Log, Metrics
 from tests.serving.conftest import Running
 
 BOMB = gzip.compress(bytes(65 << 20), 1)

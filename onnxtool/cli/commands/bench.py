@@ -27,7 +27,7 @@ def command(asked: BenchCommand, out: Output) -> None:
     if url is not None:
         out.emit(_served(asked, url))
     elif is_package(first):
-        from onnxtool.packaging.folder_runner import serve_package
+        from onnxtool.packaging.registry import serve_package
 
         with serve_package(first, trust=asked.trust) as url:
             out.emit(_served(asked, url))

@@ -24,8 +24,7 @@ def command(asked: CheckCommand, out: Output) -> None:
     if not asked.models:
         raise UsageError("check needs a MODEL: a file, a folder or a pattern.")
     from onnxtool.generation.bundle import Bundle, is_bundle
-    from onnxtool.lint.check import check
-    from onnxtool.lint.check_many import check_all
+    from onnxtool.lint.check import check, check_all
     from onnxtool.report.check import Severity
 
     how = taken_by(check, asked) | {"fail_on": Severity(asked.fail_on)}

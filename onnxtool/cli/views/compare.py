@@ -20,10 +20,9 @@ from onnxtool.cli.views.view import (
     state,
     warnings,
 )
-from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
+from onnxtool.report.compare import LOWEST_DECADE, CompareReport, ProviderProof, TensorDifference
 from onnxtool.report.layers import LayerDifference, Layers, Reproducer, Suspect
 from onnxtool.report.proof import Counterexample
-from onnxtool.report.provider_proof import ProviderProof
 
 # Rows of the table along the depth: all up to _ROWS, else about _SAMPLE of them and what is around the first wrong one.
 _ROWS, _SAMPLE = 16, 8

@@ -18,9 +18,8 @@ from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
-from onnxtool.model.column_names import row_width
 from onnxtool.model.domains import Domain
-from onnxtool.model.spec import Dim, TensorSpec
+from onnxtool.model.spec import Dim, TensorSpec, row_width
 from onnxtool.options.convert import ConvertOptions
 
 Compute = Callable[[Any], Any]

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import find_input, free_name, split_pair, unknown
+from onnxtool.editing.graph_builder import find_input, free_name, split_pair, unknown
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import converted_outputs, same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import complete_types
-from onnxtool.editing.free_names import find_input, find_output, find_tensor, split_pair, taken_names
+from onnxtool.editing.graph_builder import find_input, find_output, find_tensor, split_pair, taken_names
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import probes_of, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError

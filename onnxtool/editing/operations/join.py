@@ -10,7 +10,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import split_pair, taken_names, unknown
+from onnxtool.editing.graph_builder import split_pair, taken_names, unknown
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, probes_of
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
@@ -19,7 +19,7 @@ from onnxtool.model.ir.queries import value_spec, walk
 from onnxtool.model.spec import dtype_name
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 
 
 class _Join(Operation):

@@ -9,7 +9,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import split_pair, unknown
+from onnxtool.editing.graph_builder import split_pair, unknown
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import same_graph
 from onnxtool.errors import UsageError

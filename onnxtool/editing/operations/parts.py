@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import complete_types
-from onnxtool.editing.free_names import find_tensor
+from onnxtool.editing.graph_builder import find_tensor
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, probes_of
 from onnxtool.errors import UsageError, VerdictError
@@ -18,7 +18,7 @@ from onnxtool.model import io
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.model.ir.queries import walk
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 
 _RUN_UP_TO = 1 << 28  # bytes of weights; larger models are compared node by node, so that they stay on the disk
 

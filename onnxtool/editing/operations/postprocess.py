@@ -11,8 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import find_output
-from onnxtool.editing.graph_builder import Builder
+from onnxtool.editing.graph_builder import Builder, find_output
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations import suppression
 from onnxtool.editing.operations.suppression import NmsOptions

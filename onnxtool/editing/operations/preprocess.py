@@ -13,8 +13,7 @@ import onnx_ir as ir
 
 from onnxtool.editing import pictures
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import find_input
-from onnxtool.editing.graph_builder import Builder
+from onnxtool.editing.graph_builder import Builder, find_input
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations.inputs import replace_input
 from onnxtool.editing.proofs import compare, probes_of
@@ -24,7 +23,7 @@ from onnxtool.model.ir.queries import value_spec
 from onnxtool.model.spec import Dim
 from onnxtool.optimization.opset import lift_opset
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 from onnxtool.runtime.session.extensions import PICTURES
 
 _ANTIALIAS = 18  # the opset in which Resize got it

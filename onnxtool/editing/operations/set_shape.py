@@ -7,7 +7,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import find_input
+from onnxtool.editing.graph_builder import find_input
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.editing.resizing.baked_numbers import BakedNumbers
@@ -22,7 +22,7 @@ from onnxtool.model.ir.queries import input_specs, value_spec
 from onnxtool.model.spec import Dim, parse_input_shape
 from onnxtool.optimization.normalize import freeze_inputs
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 from onnxtool.runtime.probes import find_probes
 
 _BATCH_NAMES = ("n", "b", "bs", "bsz", "batch", "batch_size", "batchsize", "num_batch")

@@ -8,8 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import find_output
-from onnxtool.editing.graph_builder import Builder
+from onnxtool.editing.graph_builder import Builder, find_output
 from onnxtool.editing.operations.parts import Extract
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError

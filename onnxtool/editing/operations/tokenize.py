@@ -11,14 +11,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import free_name
-from onnxtool.editing.graph_builder import Builder
+from onnxtool.editing.graph_builder import Builder, free_name
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 from onnxtool.runtime.session.extensions import TEXTS
 
 _ROLES = ("input_ids", "attention_mask", "token_type_ids")

@@ -28,8 +28,7 @@ from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.assumption import Assumption
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import Feeds, random_feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten, random_feeds
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import Runner
 

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from onnxtool.equality.certificate.certify import certify
 from onnxtool.equality.certificate.ledger import constants_of
-from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.equality.reference import DescribedRunner
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
 

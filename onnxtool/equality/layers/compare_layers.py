@@ -15,10 +15,9 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.layers import tensor_stream
-from onnxtool.equality.layers.fingerprint import sketch
 from onnxtool.equality.layers.graph import LayerGraph
 from onnxtool.equality.layers.locate_wrong_node import Measured, judge
-from onnxtool.equality.layers.tensor_stream import TensorStream
+from onnxtool.equality.layers.tensor_stream import TensorStream, sketch
 from onnxtool.equality.reference import precision_of
 from onnxtool.equality.rule.difference import agrees
 from onnxtool.equality.rule.tolerance import Tolerance

@@ -14,10 +14,9 @@ import onnx_ir as ir
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.layers import tensor_stream
 from onnxtool.equality.layers.compare_layers import measure
-from onnxtool.equality.layers.fingerprint import Sketch, sketch
 from onnxtool.equality.layers.graph import LayerGraph
 from onnxtool.equality.layers.locate_wrong_node import Measured, difference, first_wrong
-from onnxtool.equality.layers.tensor_stream import TensorStream
+from onnxtool.equality.layers.tensor_stream import Sketch, TensorStream, sketch
 from onnxtool.equality.reference import precision_of
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UnsupportedError

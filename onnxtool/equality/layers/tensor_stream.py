@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxtool.equality.layers.fingerprint import Sketch
 from onnxtool.equality.layers.graph import LayerGraph
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
@@ -243,3 +242,55 @@ def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str,
     except Exception:  # unknown sizes are assumed ones: nothing else depends on it
         return {}
     return {n: 4 * math.prod(s) for n, s in shapes.items() if all(isinstance(d, int) for d in s)}  # type: ignore[arg-type]
+
+
+_PROBES = 8
+_WIDTH = 4096
+# Projections of equal tensors differ by rounding only: so much of the tensor's norm, for directions of such length.
+_ROUNDING = 1e-5 * 64
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What is left of a float tensor.
+
+    Attributes:
+        shape: of the tensor.
+        norm: its 2-norm.
+        places: its projections on fixed directions; the same ones for every tensor of as many elements.
+    """
+
+    shape: tuple[int, ...]
+    norm: float
+    places: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape))
+
+    def distance(self, other: Sketch) -> float:
+        """0 for the same content, up to 1 for content that is the same but for rounding, infinite without a content."""
+        if not (0 < self.norm < np.inf and 0 < other.norm < np.inf):
+            return np.inf
+        return float(np.abs(self.places - other.places).max()) / (_ROUNDING * max(self.norm, other.norm))
+
+
+def sketch(value: Any) -> Sketch | None:
+    """Sketch a tensor; None for what is not a float tensor, or a single number."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.size < 2:
+        return None
+    flat = value.astype(np.float32, copy=False).ravel()
+    block = _directions(min(flat.size, _WIDTH))
+    whole = flat.size // block.shape[1] * block.shape[1]
+    rows = flat[:whole].reshape(-1, block.shape[1])
+    with np.errstate(all="ignore"):
+        weights = np.arange(1, len(rows) + 1, dtype=np.float32) / len(rows)
+        places = block @ (weights @ rows)
+        places += block[:, : flat.size - whole] @ flat[whole:]
+        return Sketch(value.shape, float(np.linalg.norm(flat)), places)
+
+
+@lru_cache(maxsize=16)
+def _directions(width: int) -> np.ndarray:
+    return np.random.default_rng(width).standard_normal((_PROBES, width), dtype=np.float32)

@@ -10,8 +10,7 @@ import numpy as np
 
 from onnxtool.equality.trials.trial import is_mask
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 from onnxtool.runtime.runner import Runner
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 
 _FLOAT_ROWS, _OTHER_ROWS = 2, 8  # a label may well come out alike in a few rows
 

@@ -16,8 +16,7 @@ from onnxtool.equality.rule.tolerance import ColumnScales, most_rounding
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.proof import TrialKind
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 
 Run = Callable[[Feeds], Mapping[str, Any]]
 # A float32 model rounds at every step; a few units in the last place of the input stand for the roundings inside.

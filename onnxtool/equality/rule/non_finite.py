@@ -10,8 +10,7 @@ import numpy as np
 from onnxtool.equality.trials.trial import Changed, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import TrialKind
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 
 _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("a row of NaN", (0,)),

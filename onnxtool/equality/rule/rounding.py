@@ -22,8 +22,7 @@ from onnxtool.equality.rule.tolerance import (
     most_rounding,
 )
 from onnxtool.errors import OnnxToolError
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
 

@@ -21,8 +21,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage, TrialKind
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 from onnxtool.runtime.runner import Runner
 
 FAILS = " (there it fails)"  # how what is said of an input ends that the candidate does not take

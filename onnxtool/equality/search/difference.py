@@ -18,8 +18,7 @@ from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import TrialKind
-from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, flatten
 
 Score = tuple[float, float]  # compared from the left
 Run = Callable[[Feeds], Mapping[str, Any]]

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import ResourceError
 from onnxtool.model.io import check_output
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import flatten
 
 
 def keep(trial: Trial, path: str | os.PathLike[str]) -> str:

@@ -17,8 +17,7 @@ from onnxtool.equality.trials.values import value_changes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import TrialKind
-from onnxtool.runtime.feeds import Feeds, feeds_bytes, random_feeds
-from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.feeds import Feeds, feeds_bytes, flatten, random_feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.worker.isolation import crashed_before, guarded
 

@@ -18,10 +18,9 @@ from onnxtool import progress
 from onnxtool.errors import UsageError
 from onnxtool.generation.adapters import adapted
 from onnxtool.generation.bench import decode_speeds
-from onnxtool.generation.bundle import PROVENANCE, Bundle, check_output, staged_folder
+from onnxtool.generation.bundle import PROVENANCE, Bundle, check_output, record, staged_folder
 from onnxtool.generation.decoder import Decoder, sparing
 from onnxtool.generation.proof import PROMPTS, prove_runtime
-from onnxtool.generation.provenance import record
 from onnxtool.generation.quantization.block_weights import (
     CalibratedStore,
     WeightPlan,

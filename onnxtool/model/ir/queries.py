@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.column_names import with_columns
 from onnxtool.model.header import operator_name
 from onnxtool.model.io import set_aside
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.operators.table import STANDARD, operator_of
-from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec
+from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec, with_columns
 
 QUANTIZATION = "quant_parameter_tensor_names"  # where onnx_ir keeps the quantization_annotation of a value
 

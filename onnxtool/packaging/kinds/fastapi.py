@@ -12,8 +12,7 @@ from typing import ClassVar
 from onnxtool.errors import MissingExtraError
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import shared_dims
-from onnxtool.packaging.figures import Figures
-from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled, write_smoke_test
+from onnxtool.packaging.kind import MODEL, Figures, PackageKind, Subject, constants, filled, write_smoke_test
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter

@@ -14,8 +14,7 @@ from onnxtool.model.header import read_header
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.packaging.browser_runner import BrowserRunner, find_browser
 from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject, filled
-from onnxtool.packaging.manifest import read_manifest
-from onnxtool.packaging.output_folder import RUNTIME_PACKAGE
+from onnxtool.packaging.manifest import RUNTIME_PACKAGE, read_manifest
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
 

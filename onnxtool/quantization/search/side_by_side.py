@@ -15,8 +15,7 @@ import numpy as np
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing.latency import session_run
-from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio
+from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio, session_run
 
 ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxtool.report.base import Report
+from onnxtool.report.compare import ProviderProof
 from onnxtool.report.measurement.placement import Placement
 from onnxtool.report.measurement.profile import Profile
-from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.errors import InputError
-from onnxtool.model.column_names import row_width
-from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.model.spec import TensorSpec, dtype_name, row_width
 
 Cells = Sequence[Any] | np.ndarray
 # What stands for a missing number in files (of text only nothing at all does: "NA" is Namibia, too).

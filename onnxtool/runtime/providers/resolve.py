@@ -17,8 +17,16 @@ import onnxruntime as ort
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.runtime.providers.crashes import REGISTERING, provider_call, provider_crashes
-from onnxtool.runtime.providers.known import OPENVINO_ALIASES, OPENVINO_OPTIONS, PACKAGES, THREADS, packages_for
+from onnxtool.runtime.providers.known import (
+    OPENVINO_ALIASES,
+    OPENVINO_OPTIONS,
+    PACKAGES,
+    REGISTERING,
+    THREADS,
+    packages_for,
+    provider_call,
+    provider_crashes,
+)
 from onnxtool.runtime.providers.spec import ProviderSpec, short_name
 from onnxtool.runtime.worker.isolation import guarded, native_silence, provider_crash
 

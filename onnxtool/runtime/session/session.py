@@ -23,7 +23,7 @@ from onnxtool.options.session import OptimizationLevel as OptimizationLevel
 from onnxtool.options.session import SessionOptions as SessionOptions
 from onnxtool.options.session import Spinning as Spinning
 from onnxtool.runtime import cpu
-from onnxtool.runtime.providers.crashes import provider_call, provider_crashes
+from onnxtool.runtime.providers.known import provider_call, provider_crashes
 from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider, register_all, resolve
 from onnxtool.runtime.providers.spec import parse_providers, short_name
 from onnxtool.runtime.worker import isolation

@@ -9,9 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.errors import UsageError
-from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.bundle import Bundle, history
 from onnxtool.generation.decoder import Decoder
-from onnxtool.generation.provenance import history
 from onnxtool.generation.quantization.block_weights import WeightPlan, head_of, products, write_blocks
 from onnxtool.generation.quantization.perplexity import load_split_text, load_text, perplexity
 from onnxtool.generation.quantization.quantize import _PlanSearch, quantize_bundle

@@ -13,8 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.lint.catalog import RULES
-from onnxtool.lint.check import check, explain
-from onnxtool.lint.check_many import check_all
+from onnxtool.lint.check import check, check_all, explain
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import add_history
 from onnxtool.optimization.optimize import optimize

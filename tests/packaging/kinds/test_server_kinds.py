@@ -15,9 +15,9 @@ import pytest
 from onnxtool.cli.views import serving
 from onnxtool.cli.views.view import Verdict
 from onnxtool.model.spec import TensorSpec
-from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds.mlflow import _columns
 from onnxtool.packaging.package import package
+from onnxtool.packaging.registry import open_package
 from onnxtool.packaging.server_process import clean_environment
 
 yaml = pytest.importorskip("yaml")

@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.options.package import WebBackend, WebOptions
 from onnxtool.packaging.browser_runner import find_browser
-from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds import web
 from onnxtool.packaging.package import package
+from onnxtool.packaging.registry import open_package
 from onnxtool.packaging.server_process import free_port
 from onnxtool.runtime.runner import OnnxRunner
 

@@ -13,7 +13,7 @@ from onnxtool.quantization.search import side_by_side as module
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.bench import LatencyRatio
-from onnxtool.runtime.timing import latency
+from onnxtool.runtime.timing import timing as timings
 from onnxtool.runtime.timing.timing import Ratio, Timing, ratio
 
 
@@ -42,7 +42,7 @@ class Clockwork:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, takes: Callable[[str, int], float]) -> None:
         self.takes, self.asked, self.run, self.warm = takes, [], [], []  # type: ignore[var-annotated]
         monkeypatch.setattr(module, "measure", self.measure)
-        monkeypatch.setattr(latency, "fit_dtypes", lambda _, feeds: feeds)
+        monkeypatch.setattr(timings, "fit_dtypes", lambda _, feeds: feeds)
 
     def runner(self, name: str) -> Any:
         return SimpleNamespace(session=SimpleNamespace(run=lambda *_: self.warm.append(name)), name=name)

@@ -16,7 +16,7 @@ from onnxtool.quantization.search import time_budget
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing import latency
+from onnxtool.runtime.timing import timing
 
 
 def started(ago: float, limit: float = 100.0) -> TimeBudget:
@@ -143,8 +143,8 @@ class _Slow:
 @pytest.mark.parametrize(("budget", "most"), [(0.01, 8), (60.0, 40)])
 def test_slow_models_are_timed_in_few_rounds(budget: float, most: int) -> None:
     first, second = _Slow(), _Slow()
-    calls = [latency.session_run(cast(OnnxRunner, runner), {}) for runner in (first, second)]
-    found = latency.compare_latency(calls[0], calls[1], 4, budget=budget, minimum=30, maximum=32)
+    calls = [timing.session_run(cast(OnnxRunner, runner), {}) for runner in (first, second)]
+    found = timing.compare_latency(calls[0], calls[1], 4, budget=budget, minimum=30, maximum=32)
     assert first.runs == second.runs
     assert first.runs <= most
     assert first.runs >= (30 if budget > 1 else 4)

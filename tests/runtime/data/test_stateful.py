@@ -11,8 +11,7 @@ import pytest
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.open_data import open_data
-from onnxtool.runtime.data.source import DataSource
-from onnxtool.runtime.data.stateful import state_pairs, with_states
+from onnxtool.runtime.data.source import DataSource, state_pairs, with_states
 
 FLOAT = np.dtype("float32")
 X, H = TensorSpec("x", FLOAT, ("n", 1)), TensorSpec("h", FLOAT, (2, "n", 1))

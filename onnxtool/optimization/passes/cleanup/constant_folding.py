@@ -10,10 +10,10 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import constant_array, is_op
 from onnxtool.model.operators.value_facts import static_shape
 from onnxtool.optimization.constant_evaluation import CannotEvaluateError, evaluate, foldable
-from onnxtool.optimization.file_size import message_bytes, repeated_constants
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
+from onnxtool.optimization.type_inference import message_bytes, repeated_constants
 
 _HEADER = 32  # bytes around the values of an initializer
 _MAX_COMPUTED_BYTES = 1 << 28

@@ -11,10 +11,9 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.value_facts import Sizes, elements_of, rank_of, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
-from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.pass_context import MICROSOFT, PassContext, insert_fused
 from onnxtool.optimization.passes.cleanup.dead_code import TidyRewrite
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT, insert_fused
 from onnxtool.optimization.patterns.operands import unscaled
 
 _TO_HEADS = [0, 2, 1, 3]  # [batch, length, heads, width] -> [batch, heads, length, width]

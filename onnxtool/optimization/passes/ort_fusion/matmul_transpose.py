@@ -7,10 +7,9 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import producer, sole_use
 from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
-from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.pass_context import MICROSOFT, PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.fusion.activations import gelu_of
-from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar, unscaled
 
 

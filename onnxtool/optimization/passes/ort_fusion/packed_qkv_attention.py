@@ -10,8 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, on_disk, producer, sole_use
 from onnxtool.model.operators.value_facts import sizes_of, static_shape
 from onnxtool.optimization.pass_base import Level, NodeRewrite
-from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
+from onnxtool.optimization.pass_context import MICROSOFT, PassContext
 from onnxtool.optimization.patterns.operands import pairs
 
 

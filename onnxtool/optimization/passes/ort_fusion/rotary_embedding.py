@@ -12,9 +12,8 @@ from onnxtool.model.operators.layout_rules import slice_bounds
 from onnxtool.model.operators.symbolic_dims import multiply
 from onnxtool.model.operators.value_facts import Sizes, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
-from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.pass_context import MICROSOFT, PassContext, insert_fused
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT, insert_fused
 from onnxtool.optimization.patterns.operands import pairs
 
 _TO_HEADS = [0, 2, 1, 3]

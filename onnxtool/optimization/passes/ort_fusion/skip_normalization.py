@@ -9,9 +9,8 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.value_facts import set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
-from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.pass_context import MICROSOFT, PassContext
 from onnxtool.optimization.passes.fusion.normalization import rms_norm
-from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 
 
 @dataclass(frozen=True)
