@@ -1,4 +1,4 @@
-"""ONNX's own inference, from which `model.operators.shape_inference` goes on, and the size of the file, on light copies."""
+"""ONNX's own inference, from which `model.operators.shape_inference` goes on, and the size of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package folder: what it says of itself, so that `compare` can run it, and what must not lie in it already."""
+"""A package folder: what it says of itself, so that `compare` can run it, and where it goes."""
 
 from __future__ import annotations
 

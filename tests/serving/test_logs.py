@@ -7,7 +7,7 @@ import json
 import os
 import threading
 
-from onnxtool.serving import logs
+from onnxtool.serving import telemetry
 from onnxtool.serving.telemetry import Log
 
 
@@ -15,7 +15,7 @@ def test_a_stalled_reader_delays_no_event() -> None:
     reader, writer = os.pipe()
     stream = os.fdopen(writer, "w")
     log = Log(stream)
-    sent = logs._MOST_LINES + 2000  # more than the pipe and the queue hold
+    sent = telemetry._MOST_LINES + 2000  # more than the pipe and the queue hold
     done = threading.Event()
 
     def write() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from onnxtool.errors import UsageError
 from onnxtool.options.serve import ServeCommand
-from onnxtool.workflow.file import read_serve_file, serve_schema
+from onnxtool.workflow.serve_file import read_serve_file, serve_schema
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "serve.schema.json"
 FILE = """
@@ -73,7 +73,7 @@ def test_the_schema_is_up_to_date_and_takes_the_example() -> None:
     import tomllib
 
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == serve_schema(), (
-        "run: python -m onnxtool.workflow.file docs/serve.schema.json"
+        "run: python -m onnxtool.workflow.serve_file docs/serve.schema.json"
     )
     jsonschema.validate(tomllib.loads(FILE), serve_schema())
     with pytest.raises(jsonschema.ValidationError):

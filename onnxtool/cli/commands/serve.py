@@ -18,7 +18,7 @@ def command(asked: ServeCommand, out: Output) -> None:
 
     own: dict[str, ServeCommand] = {}
     if len(asked.models) == 1 and asked.models[0].endswith(".toml"):
-        from onnxtool.workflow.file import read_serve_file
+        from onnxtool.workflow.serve_file import read_serve_file
 
         asked, own = read_serve_file(Path(asked.models[0]), asked)
     options = {name: _options(found) for name, found in own.items()}

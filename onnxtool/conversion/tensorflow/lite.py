@@ -1,4 +1,4 @@
-"""TensorFlow Lite files: run by TensorFlow's interpreter, translated by tf2onnx, with what their tensors say of integers."""
+"""TensorFlow Lite files: run by TensorFlow's interpreter, translated by tf2onnx; how their tensors are quantized."""
 
 from __future__ import annotations
 
