@@ -42,7 +42,7 @@ def read_words(kind: type[Asked], written: Mapping[str, Any], *, dashes: str = "
         if value is not None:
             option = declared.get(name)
             if option is not None and option.role == "data" and written.get("decimal") == ",":
-                from onnxtool.runtime.data.data_path import DataPath
+                from onnxtool.runtime.data.source import DataPath
 
                 value = DataPath(str(value), ",")  # noqa: PLW2901
             values[name] = value if option is None else read_value(option, value, dashes + option.word)

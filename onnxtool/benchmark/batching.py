@@ -41,9 +41,7 @@ class BatchChoice:
     reason: str
 
 
-def choose_batch(
-    runner: Runner, model: onnx.ModelProto, *, concurrency: int, seconds: float = 1.0, seed: int = 0
-) -> BatchChoice:
+def choose_batch(runner: Runner, model: onnx.ModelProto, *, concurrency: int, seconds: float = 1.0) -> BatchChoice:
     """Measure batches beside as many single runs, `concurrency` of them at a time.
 
     Args:
@@ -51,7 +49,6 @@ def choose_batch(
         model: the model itself, with the data of its weights.
         concurrency: runs at a time.
         seconds: of measuring, for all sizes together.
-        seed: of the random inputs.
     """
     if not all(s.shape and not isinstance(s.shape[0], int) for s in (*runner.inputs, *runner.outputs)):
         return BatchChoice(1, None, "the first dim of an input or output is fixed")
@@ -61,7 +58,7 @@ def choose_batch(
     with ThreadPoolExecutor(concurrency) as threads:
         for size in _SIZES:
             try:
-                joined = find_probes(runner, runner.inputs, seed, wanted=1, batch=size)[0].feeds
+                joined = find_probes(runner, runner.inputs, seed=0, wanted=1, batch=size)[0].feeds
             except OnnxToolError:
                 continue
             singles = [{name: a[i : i + 1] for name, a in joined.items()} for i in range(size)]

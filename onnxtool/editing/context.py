@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onnxtool.equality.apart import apart, risks_of
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import VerdictError
-from onnxtool.report.assumption import Assumption
+from onnxtool.report.proof import Assumption
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.extensions import NAMES, extensions_library
 from onnxtool.runtime.session.session import SessionOptions

@@ -20,8 +20,8 @@ from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.type_inference import light_proto
-from onnxtool.report.assumption import Assumption
 from onnxtool.report.edit import Proof
+from onnxtool.report.proof import Assumption
 from onnxtool.runtime.feeds import Feeds, Outputs, edge_feeds, flatten
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import Runner

@@ -12,8 +12,7 @@ import numpy as np
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec, distinct_dims
-from onnxtool.report.assumption import Assumption
-from onnxtool.report.proof import TrialKind
+from onnxtool.report.proof import Assumption, TrialKind
 from onnxtool.runtime.feeds import Feeds, feeds_bytes
 from onnxtool.runtime.runner import Runner
 

@@ -207,12 +207,12 @@ def endless_text(bundle: Bundle, tokenizer: BundleTokenizer) -> str | None:
     )
 
 
-def prove_runtime(decoder: Decoder, ids: Sequence[int], tokens: int = NEW_TOKENS) -> RuntimeProof | None:
+def prove_runtime(decoder: Decoder, ids: Sequence[int]) -> RuntimeProof | None:
     """Continue one prompt in the onnxruntime-genai runtime, until the end of text; None where it is not installed."""
     if find_spec("onnxruntime_genai") is None:
         return None
     bundle = decoder.bundle
-    tokens = min(tokens, bundle.context - len(ids))
+    tokens = min(NEW_TOKENS, bundle.context - len(ids))
     answer = greedy(decoder, np.asarray([ids]), tokens)[1][0, :tokens]
     ends = np.flatnonzero(np.isin(answer, bundle.eos))
     own = answer[: ends[0] + 1].tolist() if ends.size else answer.tolist()

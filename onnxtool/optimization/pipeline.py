@@ -27,7 +27,6 @@ def optimize_model(
     level: Level | str = Level.EXTENDED,
     *,
     only: Collection[str] | None = None,
-    skip: Collection[str] = (),
     max_folded_bytes: int | None = None,
     exact: bool | None = None,
 ) -> PipelineResult:
@@ -40,7 +39,6 @@ def optimize_model(
         model: changed in place.
         level: how far to go.
         only: run just these passes; None runs all of the level.
-        skip: leave these passes out.
         max_folded_bytes: how much larger than what it replaces a folded tensor may be; None lets no folding grow
             the file noticeably.
         exact: keep results equal to the last bit on the runtime without its own optimizations; None does so when all
@@ -54,7 +52,7 @@ def optimize_model(
         FaultyPassError: a pass raised an error; the model may be half rewritten.
     """
     level = parse_level(level)
-    passes = select(level, only, skip)
+    passes = select(level, only)
     if exact is None:
         exact = all(p.level is Level.BASIC for p in passes)
     size = message_bytes(model, shapes=True) if may_repeat(model) else 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnxtool.report.assumption import Assumption
 from onnxtool.report.base import Report, TensorInfo
 from onnxtool.report.diff import Change
+from onnxtool.report.proof import Assumption
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnxtool.report.assumption import Assumption
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport, ProviderProof
 from onnxtool.report.measurement.bench import LatencyRatio
+from onnxtool.report.proof import Assumption
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Literal, Self
 
 # What a kind may mean, beside its label.
 _EXACT, _MAY_FAIL, _REPORT_ONLY, _WITHOUT_SOURCE = "exact", "may fail", "report only", "without source"
@@ -185,3 +185,30 @@ class Coverage:
         left = "" if self.complete else "; more were left out for want of time (--effort thorough)"
         missed = f"; {len(self.unreached)} of {self.parts} branches not reached" if self.unreached else ""
         return f"{kinds or 'no further inputs'}{missed}{left}"
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something that must hold for a rewritten model to be right.
+
+    Attributes:
+        claim: what is assumed, in one sentence: "dims named 'size' are equal".
+        status: "held": a run in which it would show agreed; "broken": a run contradicts it; "unproven": no run could
+            tell.
+        reason: what showed it, or why nothing could.
+        node: where it is assumed; empty where it is about the whole model.
+    """
+
+    claim: str
+    status: Literal["held", "broken", "unproven"]
+    reason: str = ""
+    node: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a rewrite may rely on it."""
+        return self.status == "held"
+
+    def __str__(self) -> str:
+        where = f"{self.node}: " if self.node else ""
+        return f"{where}{self.claim}{f' ({self.reason})' if self.reason else ''}"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
-from onnxtool.workflow.candidates import candidates
 from onnxtool.workflow.constraints import MeasuredFile, verdicts
 from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance
@@ -23,7 +22,7 @@ from onnxtool.workflow.remote import (
     published_remotely,
     shown,
 )
-from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, find_entry
+from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, candidates, find_entry
 from onnxtool.workflow.steps import STEPS
 from onnxtool.workflow.store import Entry, Store, publish, publish_folder, published
 

@@ -6,8 +6,8 @@ import pytest
 
 from onnxtool.errors import UsageError
 from onnxtool.report.build import CandidatePoint
-from onnxtool.workflow.candidates import candidates, float_suffices
 from onnxtool.workflow.constraints import Constraints, MeasuredFile, excess, pareto_front, parse_constraints, verdicts
+from onnxtool.workflow.run_step import candidates, float_suffices
 
 
 @pytest.mark.parametrize(

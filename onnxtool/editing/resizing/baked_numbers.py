@@ -21,7 +21,7 @@ from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.symbolic_dims import Expr
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import Size, elements_of, integers, sizes_of
-from onnxtool.report.assumption import Assumption
+from onnxtool.report.proof import Assumption
 
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
 _MOST = 1 << 22  # elements of a tensor that is looked at

@@ -26,8 +26,8 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.assumption import Assumption
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.proof import Assumption
 from onnxtool.runtime.feeds import Feeds, flatten, random_feeds
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import Runner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -94,14 +94,9 @@ class GraphHints:
         return GraphHints(sizes=known, values=numbers, rows_needed=False, programmed=programmed).merged(self)
 
 
-def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> GraphHints:
-    """Read a graph.
-
-    Args:
-        model: not changed; large weights are not read.
-        domains: known already; they go before those read off the graph.
-    """
-    facts = GraphHints(domains={**input_domains(model), **(domains or {})}, rows_needed=False)
+def read_facts(model: ir.Model) -> GraphHints:
+    """Read a graph; large weights are not read."""
+    facts = GraphHints(domains=input_domains(model), rows_needed=False)
     sizes: dict[int, int] = {}
     for node in all_nodes(model):
         for size, weight in _sizes(node):

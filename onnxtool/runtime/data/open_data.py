@@ -19,12 +19,11 @@ from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.archive import Columns, open_npy, open_npz, read_npz
-from onnxtool.runtime.data.data_path import DataPath
 from onnxtool.runtime.data.formats.registry import find_format, suffixes
 from onnxtool.runtime.data.formats.table_file import TableFile
 from onnxtool.runtime.data.frames import as_table
 from onnxtool.runtime.data.images import SUFFIXES, pictures
-from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.data.source import DataPath, DataSource
 from onnxtool.runtime.data.table import DataTable
 from onnxtool.user_code import load_function, read_items
 

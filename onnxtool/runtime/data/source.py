@@ -6,6 +6,7 @@ With those of a model whose outputs are fed back into it.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -250,3 +251,18 @@ def _root(name: str) -> str:
 
 def _rank(spec: TensorSpec) -> int | None:
     return None if spec.shape is None else len(spec.shape)
+
+
+@dataclass(frozen=True)
+class DataPath(os.PathLike[str]):
+    """A path, and what stands before the decimals in the texts that it leads to."""
+
+    path: str
+    decimal: str
+
+    def __fspath__(self) -> str:
+        """The path."""
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path

@@ -12,10 +12,10 @@ import pytest
 
 from onnxtool.errors import InputError, MissingExtraError, ResourceError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.data.data_path import DataPath
 from onnxtool.runtime.data.formats import table_file
 from onnxtool.runtime.data.open_data import open_data, open_table, read_labels
 from onnxtool.runtime.data.read_feeds import read_feeds
+from onnxtool.runtime.data.source import DataPath
 from onnxtool.runtime.output_files import write_outputs
 
 SPECS = (
