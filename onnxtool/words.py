@@ -63,12 +63,15 @@ def read_value(option: Option, value: Any, called: str) -> Any:
     return value if reader is None else reader(called, value)
 
 
+_OF_SESSION = {"provider", "custom_op_library"}
+
+
 def taken_by(function: Callable[..., Any], asked: DataclassInstance) -> dict[str, Any]:
     """The options that a function takes as keywords, by name; those of the runtime as one, `options`."""
     keywords = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     known = {f.name for f in fields(asked)}
     taken = {name: getattr(asked, name) for name in keywords if name in known}
-    return taken | ({"options": session_options(asked)} if "options" in keywords and "provider" in known else {})
+    return taken | ({"options": session_options(asked)} if "options" in keywords and known & _OF_SESSION else {})
 
 
 def part_of(kind: type[Asked], asked: DataclassInstance, **changes: Any) -> Asked:
@@ -84,11 +87,11 @@ def session_options(asked: Any, optimization: OptimizationLevel = "all", **chang
     threads = getattr(asked, "threads", None)
     libraries = getattr(asked, "custom_op_library", None) or getattr(asked, "custom_op_libraries", None) or ()
     found: dict[str, Any] = {
-        "provider": tuple(asked.provider),
+        "provider": tuple(getattr(asked, "provider", ())),
         "threads": threads if isinstance(threads, int) else None,
         "optimization": optimization,
         "custom_op_libraries": tuple(_library(path) for path in libraries),
-        "ep_libraries": tuple(asked.ep_library),
+        "ep_libraries": tuple(getattr(asked, "ep_library", ())),
     }
     return SessionOptions(**found | changes)
 

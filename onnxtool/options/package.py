@@ -53,3 +53,4 @@ class PackageCommand(WebOptions, Tolerances, Shown):
         False, "Prove servers in a fresh environment; pip installs their requirements.", "--fresh-venv"
     )
     seed: int = shared.SEED()
+    custom_op_library: tuple[Path, ...] = shared.CUSTOM_OPS()

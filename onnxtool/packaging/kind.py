@@ -122,6 +122,11 @@ class Subject:
     fresh: bool = False
     options: SessionOptions = DEFAULT
 
+    @property
+    def takes_extensions(self) -> bool:
+        """Whether it runs with the operators of onnxruntime-extensions."""
+        return bool(self.options.custom_op_libraries)
+
     def takes_empty(self) -> bool:
         """Whether the model runs on every dynamic dim of 0; tried in a process that it may crash."""
         sizes = empty_sizes(self.inputs)
@@ -143,11 +148,13 @@ class PackageKind:
         name: for --for.
         title: what the folder is, in the first line of its README.
         commands: the two commands that its README shows.
+        carries_extensions: whether onnxruntime-extensions (tokenizers, decoding of pictures) can go with the model.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     commands: ClassVar[tuple[str, ...]]
+    carries_extensions: ClassVar[bool] = False
 
     def model_path(self, name: str) -> str:
         """Where the model lies in the folder.

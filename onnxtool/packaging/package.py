@@ -13,7 +13,7 @@ from onnxtool.equality.compare_runners import compare_runners, make_feeds
 from onnxtool.equality.golden import record
 from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
+from onnxtool.errors import InputError, ResourceError, UnsupportedError, UsageError, VerdictError
 from onnxtool.generation.bundle import is_bundle, staged_folder
 from onnxtool.generation.bundle import record as record_provenance
 from onnxtool.model import io
@@ -33,11 +33,12 @@ from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner, closing
+from onnxtool.runtime.session.extensions import is_extensions
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 _PINNED = (
     *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson"),
-    *("onnx", "mlflow", "mlflow-skinny", "pandas", "pillow"),
+    *("onnx", "mlflow", "mlflow-skinny", "pandas", "pillow", "onnxruntime-extensions"),
 )
 
 
@@ -82,6 +83,8 @@ def package(
     chosen = [find_kind(k) for k in dict.fromkeys(kinds)]
     if not chosen:
         raise UsageError("package takes --for KIND.")
+    for kind in chosen:
+        _verify_libraries(kind, options)
     folders = [place if len(chosen) == 1 else place / k.name for k in chosen]
     for folder in folders:
         verify_output(folder)
@@ -105,6 +108,17 @@ def package(
             if not w.proof.started.complete
         ),
     )
+
+
+def _verify_libraries(kind: PackageKind, options: SessionOptions) -> None:
+    for library in options.custom_op_libraries:
+        if not is_extensions(library):
+            raise UsageError(f"--custom-op-library {library}: package takes onnxruntime-extensions and no other library.")
+        if not kind.carries_extensions:
+            raise UnsupportedError(
+                f"--for {kind.name}: onnxruntime-extensions cannot go with the model there; fastapi, kserve and azureml "
+                "take it."
+            )
 
 
 def _subject(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.packaging.kind import PackageKind, Subject, constants, filled, write_smoke_test
-from onnxtool.packaging.kinds.fastapi import checks, slug, write_conda, write_requirements
+from onnxtool.packaging.kinds.fastapi import checks, kept_blocks, slug, write_conda, write_requirements
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ScriptRunner, interpreter
@@ -24,6 +24,7 @@ class AzureMl(PackageKind):
     """src/score.py, conda.yaml, model.yml, endpoint.yml, deployment.yml."""
 
     name = "azureml"
+    carries_extensions = True
     title = "an online endpoint of Azure Machine Learning"
     commands = (
         "python smoke_test.py",
@@ -47,7 +48,7 @@ class AzureMl(PackageKind):
                 raise UnsupportedError(f"--for azureml: {spec.name!r} is bfloat16, which numpy does not have.")
         (folder / "src").mkdir()
         values = {"THREADS": f"{subject.figures.threads}  # measured", **checks(subject)}
-        score = constants("azureml/score.py", values)
+        score = kept_blocks(constants("azureml/score.py", values), {"extensions": subject.takes_extensions})
         write_protocol(folder / "src", _PROTOCOL)
         (folder / "src" / "score.py").write_text(score, encoding="utf-8")
         write_smoke_test(folder, "azureml/smoke_test.py")

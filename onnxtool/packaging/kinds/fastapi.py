@@ -35,6 +35,7 @@ class FastApi(PackageKind):
     name = "fastapi"
     title = "an HTTP endpoint (FastAPI, Open Inference Protocol V2)"
     commands = ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000")
+    carries_extensions = True
     places: ClassVar[tuple[str, ...]] = ("fastapi/compose.yaml", "fastapi/kubernetes.yaml")
 
     def write(self, folder: Path, subject: Subject) -> None:
@@ -104,7 +105,8 @@ def write_application(folder: Path, subject: Subject) -> None:
     pictures = takes_image(subject.inputs)
     layout = f"{picture_layout(subject.inputs[0])!r}  # axis of the channels, and what Pillow calls them  # [image]"
     values = {"NAME": shown, "THREADS": threads, "PICTURE": layout, **checks(subject)}
-    app = kept_blocks(constants("fastapi/app.py", values), {"image": pictures, "table": takes_table(subject.inputs)})
+    kept = {"image": pictures, "table": takes_table(subject.inputs), "extensions": subject.takes_extensions}
+    app = kept_blocks(constants("fastapi/app.py", values), kept)
     write_protocol(folder, (*_PROTOCOL, *["decode_picture"] * pictures))
     app = app.replace('os.environ.get("RUNS", "2")', f'os.environ.get("RUNS", "{subject.figures.runs}")')
     (folder / "app.py").write_text(app, encoding="utf-8")
@@ -152,6 +154,7 @@ def write_conda(folder: Path, name: str, python: str, pinned: Sequence[str]) -> 
 
 def write_requirements(folder: Path, subject: Subject, packages: tuple[str, ...]) -> None:
     """Pinned to the versions that the proof ran with."""
+    packages += ("onnxruntime-extensions",) * subject.takes_extensions
     lines = [f"{p}=={subject.versions[p]}" for p in packages if p in subject.versions]
     (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -12,6 +12,14 @@ TEXTS = "ai.onnx.contrib"  # the domain of the tokenizers
 NAMES = ("onnxruntime-extensions", "onnxruntime_extensions")
 
 
+def is_extensions(library: Path) -> bool:
+    """Whether a shared library is that of the installed package."""
+    try:
+        return library == extensions_library(str(library))
+    except MissingExtraError:
+        return False
+
+
 def extensions_library(subject: str) -> Path:
     """The shared library of the installed package.
 

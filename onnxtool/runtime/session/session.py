@@ -26,6 +26,7 @@ from onnxtool.runtime import cpu
 from onnxtool.runtime.providers.known import provider_call, provider_crashes
 from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider, register_all, resolve
 from onnxtool.runtime.providers.spec import parse_providers, short_name
+from onnxtool.runtime.session.extensions import NAMES, PICTURES, TEXTS
 from onnxtool.runtime.worker import isolation
 from onnxtool.runtime.worker.isolation import guarded, native_silence
 from onnxtool.runtime.worker.watchdog import Crash
@@ -303,7 +304,8 @@ def classify(error: BaseException) -> OnnxToolError:
         "unsupported model ir",
     )
     if kind == "NotImplemented" or any(u in lowered for u in unsupported) or "opset" in lowered:
-        return UnsupportedError(f"the runtime does not support this model: {text}")
+        hint = f"; give --custom-op-library {NAMES[0]}" if any(d in text for d in (PICTURES, TEXTS)) else ""
+        return UnsupportedError(f"the runtime does not support this model: {text}{hint}")
     return InputError(f"the runtime refuses this model: {text}")
 
 

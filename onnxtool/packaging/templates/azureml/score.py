@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+from onnxruntime_extensions import get_library_path  # [extensions]
 from protocol import (
     InputError,
     UnsupportedError,
@@ -38,6 +39,7 @@ def init() -> None:
     global session  # noqa: PLW0603  (Azure calls init and run)
     options = ort.SessionOptions()
     options.intra_op_num_threads = THREADS
+    options.register_custom_ops_library(get_library_path())  # [extensions]
     model = next(Path(os.environ["AZUREML_MODEL_DIR"]).rglob("model.onnx"))
     session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 

@@ -18,6 +18,7 @@ import onnxruntime as ort
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
+from onnxruntime_extensions import get_library_path  # [extensions]
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 from protocol import (
     HEADER_LENGTH,
@@ -54,6 +55,7 @@ ort.disable_telemetry_events()
 options = ort.SessionOptions()
 options.intra_op_num_threads = THREADS
 options.add_session_config_entry("session.force_spinning_stop", "1")
+options.register_custom_ops_library(get_library_path())  # [extensions]
 session = ort.InferenceSession(str(MODEL), options, providers=["CPUExecutionProvider"])
 threads = ThreadPoolExecutor(RUNS)
 app = FastAPI(title=NAME, version=VERSION)
