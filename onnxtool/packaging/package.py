@@ -29,7 +29,7 @@ from onnxtool.packaging.manifest import (
     write_manifest,
     write_sbom,
 )
-from onnxtool.packaging.registry import find_kind
+from onnxtool.packaging.registry import BUILT_IN, find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner, closing
@@ -113,12 +113,12 @@ def package(
 def _verify_libraries(kind: PackageKind, options: SessionOptions) -> None:
     for library in options.custom_op_libraries:
         if not is_extensions(library):
-            raise UsageError(f"--custom-op-library {library}: package takes onnxruntime-extensions and no other library.")
-        if not kind.carries_extensions:
-            raise UnsupportedError(
-                f"--for {kind.name}: onnxruntime-extensions cannot go with the model there; fastapi, kserve and azureml "
-                "take it."
+            raise UsageError(
+                f"--custom-op-library {library}: a package takes onnxruntime-extensions and no other library."
             )
+        if not kind.carries_extensions:
+            takers = ", ".join(n for n in BUILT_IN if find_kind(n).carries_extensions)
+            raise UnsupportedError(f"--for {kind.name} cannot carry onnxruntime-extensions; {takers} can.")
 
 
 def _subject(

@@ -7,20 +7,69 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from onnxtool.cli.views import serving
 from onnxtool.cli.views.view import Verdict
+from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.kinds.mlflow import _columns
 from onnxtool.packaging.package import package
 from onnxtool.packaging.registry import open_package
 from onnxtool.packaging.server_process import clean_environment
+from onnxtool.runtime.session.extensions import extensions_library
+from onnxtool.runtime.session.session import SessionOptions
 
 yaml = pytest.importorskip("yaml")
+
+
+def upper_case(path: Path) -> Path:
+    """text string[n] -> y string[n], by an operator of onnxruntime-extensions."""
+    graph = helper.make_graph(
+        [helper.make_node("StringUpper", ["text"], ["y"], domain="ai.onnx.contrib")],
+        "upper",
+        [helper.make_tensor_value_info("text", TensorProto.STRING, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, ["n"])],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.contrib", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), path)
+    return path
+
+
+@pytest.mark.skipif(find_spec("onnxruntime_extensions") is None, reason="needs onnxruntime-extensions")
+@pytest.mark.parametrize("kind", ["fastapi", "azureml"])
+def test_operators_of_the_extensions_go_with_the_model(tmp_path: Path, kind: str) -> None:
+    model = upper_case(tmp_path / "upper.onnx")
+    options = SessionOptions(custom_op_libraries=(extensions_library("a test"),))
+    report = package(model, tmp_path / "out", kinds=[kind], options=options)
+    assert report.ok and report.packages[0].proof.started.complete
+    written = [p.read_text(encoding="utf-8") for p in (tmp_path / "out").iterdir() if p.suffix in (".txt", ".yaml")]
+    assert any("onnxruntime-extensions==" in text for text in written)
+
+
+@pytest.mark.skipif(find_spec("onnxruntime_extensions") is None, reason="needs onnxruntime-extensions")
+def test_operators_of_the_extensions_that_cannot_go_with_the_model(tmp_path: Path) -> None:
+    model = upper_case(tmp_path / "upper.onnx")
+    with pytest.raises(UnsupportedError, match="--custom-op-library onnxruntime-extensions"):
+        package(model, tmp_path / "out", kinds=["fastapi"])
+    options = SessionOptions(custom_op_libraries=(extensions_library("a test"),))
+    with pytest.raises(UnsupportedError, match=r"--for triton cannot carry .*; fastapi, kserve, azureml can"):
+        package(model, tmp_path / "out", kinds=["fastapi", "triton"], options=options)
+    with pytest.raises(UsageError, match="no other library"):
+        package(model, tmp_path / "out", kinds=["fastapi"], options=SessionOptions(custom_op_libraries=(model,)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_application_of_a_usual_model_needs_no_extensions(tiny: Path, tmp_path: Path) -> None:
+    package(tiny, tmp_path / "out", kinds=["azureml"])
+    for file in (p for p in (tmp_path / "out").rglob("*") if p.suffix in (".py", ".yaml")):
+        assert "extensions" not in file.read_text(encoding="utf-8").replace("inference.extensions", "")
 
 
 @pytest.mark.parametrize("kind", ["triton", "mlflow", "azureml"])
