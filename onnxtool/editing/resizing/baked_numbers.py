@@ -1,7 +1,8 @@
 """Numbers in a graph that may stand for a size that becomes dynamic: 40, 39, 1/40, the square root of 40, its half.
 
-What a number was made of cannot be seen from it. So each number of a node that the sizes reach is held against what
-exporters make of sizes, and where it fits, that it is *not* made of one is an assumption.
+What a number was made of cannot be seen from one size. So each number of a node that the sizes reach needs an
+explanation of its own (`ordinary_numbers.py`): a formula's constant, a size that stays, a few decimals that somebody
+wrote. Where it has none, or also fits what exporters make of the size, that it is *not* made of it is an assumption.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.growing_sums import GrowingSums
+from onnxtool.editing.resizing.ordinary_numbers import OrdinaryNumbers, digits_of
 from onnxtool.editing.resizing.resize_context import Resizing, node_label
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.layout_rules import axes_of
@@ -26,7 +28,10 @@ from onnxtool.report.proof import Assumption
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
 _MOST = 1 << 22  # elements of a tensor that is looked at
 _TELLING = 4  # an inner dim of fewer elements fits too many numbers by chance
-_POSITIONS = 3  # "the first three" are said by a number; anything further may be a part of the size
+_POSITIONS = 3  # further places are never taken for a difference of neighbours
+_NARROW = 4  # windows and strides of up to so many elements are usual
+_BASE_DILATION = 6  # the first of a ladder of dilations: 2, 4, 8 or 6, 12, 18
+_SCALARS = ("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Clip")  # a number here may be made of anything
 _WHOLE_WINDOWS = 8  # a pool that leaves so few elements may be an adaptive one
 _ALIGNED = 8  # padding is often up to a multiple of this
 _TO_THE_END = 1 << 30
@@ -75,6 +80,9 @@ def _made_of(size: int, *, whole: bool, root: bool) -> Iterator[tuple[str, float
     """What exporters make of a size."""
     yield f"{size}", size
     yield f"{size} - 1", size - 1
+    if size > 1 and not whole:
+        yield from ((f"1 {sign} 1 / {size}", 1 + part / size) for sign, part in (("-", -1), ("+", 1)))
+        yield from ((f"{size} / {part}", size / part) for part in (3, 4) if root)
     if whole:
         for told, value in ((f"{size} + 1", size + 1), (f"{size} - 2", size - 2), (f"2 * {size}", 2 * size)):
             yield told, value
@@ -93,7 +101,7 @@ def _made_of(size: int, *, whole: bool, root: bool) -> Iterator[tuple[str, float
                 yield f"log({size}) / log({other})", ratio
     powers: dict[str, float] = {f"sqrt({size})": sqrt(size)}
     if root:
-        powers |= {f"{size} ** 2": size**2, f"{size} ** 0.25": size**0.25}
+        powers |= {f"{size} ** {told}": size**power for told, power in (("2", 2), ("1/4", 1 / 4), ("1/3", 1 / 3))}
         powers |= {f"log{base or ''}({size})": log(size, base or e) for base in (None, 2, 10) if size > 1}
     for told, power in powers.items():
         yield told, power
@@ -115,9 +123,27 @@ class BakedNumbers:
         self._sums = GrowingSums(self._axes)
         self._means: set[ir.Value] = set()  # over the dim, scaled or in another shape
         self._found: list[Assumption] = []
+        self._reached: set[ir.Value] = {v for v in model.graph.inputs if self._axes(v)}
+        kept: set[int] = set()
+        limits: set[float] = set()
+        self._dilations: set[int] = set()
+        self._slices: dict[int, set[ir.Node]] = {}  # bound -> nodes
         for node in walk(model.graph):
             for value in (*node.inputs, *node.outputs):
                 self._measure(value)
+                changed = self._axes(value)
+                kept |= {d for a, d in enumerate(sizes_of(value) or ()) if isinstance(d, int) and a not in changed}
+            if any(v in self._reached for v in node.inputs):
+                self._reached |= set(node.outputs)
+            if node.op_type == "Clip":
+                arrays = (constant_array(v) for v in node.inputs[1:])
+                limits |= {float(a.reshape(-1)[0]) for a in arrays if a is not None and a.size == 1}
+            if node.op_type == "Slice":
+                for operand in node.inputs[1:3]:
+                    for bound in integers(operand) or ():
+                        self._slices.setdefault(bound, set()).add(node)
+            self._dilations |= set(attribute(node, "dilations") or ())
+        self._ordinary = OrdinaryNumbers(frozenset(self._lengths.roots), frozenset(kept), frozenset(limits))
 
     def assumptions(self) -> list[Assumption]:
         """That numbers, and places along the dim, are not made of its old size."""
@@ -186,15 +212,13 @@ class BakedNumbers:
 
     def _place(self, node: ir.Node, number: int, size: int) -> None:
         """A position along the dim."""
-        if number in (0, -1) and size > 1:
+        if number in (0, 1, -1) and size > 2:
             return
-        near = abs(number) <= _POSITIONS and not any(
-            abs(number) in (round(size * k / m), size * k // m, ceil(size * k / m))
-            for m in range(2, 7)
-            for k in range(1, m)
-        )
-        if not near or abs(number) >= size - _POSITIONS:
-            self._assume(node, f"place {number} of a dim of {size} is the same at every size")
+        self._assume(node, f"place {number} of a dim of {size} is the same at every size")
+
+    def _shifted(self, node: ir.Node, bound: int) -> bool:
+        """Whether another node cuts as much from the other end, as a difference of neighbours does."""
+        return abs(bound) <= _POSITIONS and bool(self._slices.get(-bound, set()) - {node})
 
     def _index(self, node: ir.Node, axes: dict[int, int]) -> None:
         rank = len(sizes_of(node.inputs[0]) or ())
@@ -224,11 +248,13 @@ class BakedNumbers:
         where = attribute(node, "axes") if attributes else (integers(node.inputs[3]) if len(node.inputs) > 3 else None)
         if len(node.inputs) > 4:
             bounds.append(elements_of(node.inputs[4]))
-        for numbers in bounds:
+        for place, numbers in enumerate(bounds):
             elements = numbers if isinstance(numbers, (list, tuple)) else getattr(numbers, "elements", ())
             rank = len(sizes_of(node.inputs[0]) or ())
             for axis, number in zip(where if where is not None else range(len(elements)), elements, strict=False):
-                if axis % rank in axes and isinstance(number, int) and abs(number) < _TO_THE_END:
+                if axis % rank not in axes or not isinstance(number, int) or abs(number) >= _TO_THE_END:
+                    continue
+                if not (abs(number) == 2 if place == 2 else self._shifted(node, number)):
                     self._place(node, number, axes[axis % rank])
 
     def _split(self, node: ir.Node, axes: dict[int, int]) -> None:
@@ -246,8 +272,8 @@ class BakedNumbers:
         )
         if axis in axes and isinstance(count, int) and (count != 1 or axes[axis] < _TELLING):
             told = Lengths({axes[axis]: ""}).fits(count, whole=True) or self._lengths.fits(count, whole=True)
-            if told:
-                self._assume(node, f"the {count} largest are not {told}, made of the old size")
+            if told or count % 10:  # the 100 largest of all boxes are as many at every size
+                self._assume(node, f"the {count} largest are not {told or 'a part of all'}, made of the old size")
 
     def _pad(self, node: ir.Node, axes: dict[int, int]) -> None:
         rank = len(sizes_of(node.inputs[0]) or ())
@@ -308,10 +334,34 @@ class BakedNumbers:
             )
             if after[axis] == 1 or (adaptive and size % kernel[place] == 0) or part:
                 self._assume(node, f"a kernel of {kernel[place]} over a dim of {size} is the same at every size")
+            self._spread(node, place, int(kernel[place]), size)
             if pads[place] != pads[place + rank]:
                 self._assume(
                     node, f"padding of {pads[place]} and {pads[place + rank]} is right for other sizes than {size}"
                 )
+
+    def _spread(self, node: ir.Node, place: int, kernel: int, size: int) -> None:
+        """Dilations, strides, padding and windows of a pool that other layers of their kind would not have."""
+        dilation, stride, pads = (
+            (attribute(node, name) or [usual] * (2 * place + 2))[place]
+            for name, usual in (("dilations", 1), ("strides", 1), ("pads", 0))
+        )
+        reach = dilation * (kernel - 1) + 1
+        ladder = any(
+            d not in (1, dilation) and min(d, dilation) <= _BASE_DILATION and max(d, dilation) % min(d, dilation) == 0
+            for d in self._dilations
+        )
+        same = dilation % 2 and kernel % 2 and 2 * pads == kernel - 1
+        part = any(kernel in (size // m, ceil(size / m)) for m in range(2, _SHARES // _NARROW + 1))
+        found = {
+            f"a dilation of {dilation}": dilation > _POSITIONS and not ladder,
+            f"a stride of {stride}": stride > max(reach, _NARROW),
+            f"padding of {pads}": pads > reach // 2 and pads != reach - 1 and node.op_type != "ConvTranspose",
+            f"a window of {kernel}": "Pool" in node.op_type and kernel > _NARROW and part and not same,
+        }
+        for what, unusual in found.items():
+            if unusual:
+                self._assume(node, f"{what} over a dim of {size} is the same at every size")
 
     # -- amounts --------------------------------------------------------------------------------------------
 
@@ -320,21 +370,30 @@ class BakedNumbers:
         operator = operator_of(node)
         if operator.compares:
             self._decision(node)
-        if operator.integer != "no" or (node.domain in STANDARD and node.op_type in self._rules()):
+        if operator.integer != "no" or (node.domain in STANDARD and node.op_type in (*self._rules(), "PRelu")):
             return
         scales = node.op_type in ("Mul", "Div") and any(v in self._means for v in node.inputs)
         for value, name in zip(node.inputs, _operand_names(node), strict=False):
             array = _small_constant(value) if name not in _AXES else None
             if array is None or array.dtype.kind not in "iuf":
                 continue
+            alone = array.size == 1 and node.op_type in _SCALARS and self._meets(node, value)
             for number in np.unique(array):
-                self._amount(node, number, array.dtype, name=value.name if value is not None else "")
+                self._amount(node, number, array.dtype, name=value.name if value is not None else "", alone=alone)
                 if scales and (told := self._lengths.shares(float(number))):
                     self._assume(node, f"{number:.6g}, a scale of a mean, is not {told}, made of the old size")
         for item in node.attributes.values():
             scales = item.type == ir.AttributeType.FLOAT and (operator.accumulates or item.name in ("alpha", "scale"))
             if scales and not item.is_ref():
-                self._amount(node, item.as_float(), np.dtype(np.float32), name=item.name)
+                self._amount(node, item.as_float(), np.dtype(np.float32), name=item.name, alone=True)
+
+    def _meets(self, node: ir.Node, constant: ir.Value | None) -> bool:
+        """Whether a number meets data of the dim, and is not the bias of the one channel that there is."""
+        others = [v for v in node.inputs if v is not constant and v in self._reached]
+        shape = sizes_of(constant) or ()
+        learned = bool(shape) and any((sizes_of(v) or (0,))[-len(shape)] == 1 for v in others)
+        scales = any((p := v.producer()) is not None and p.op_type == "DynamicQuantizeLinear" for v in others)
+        return bool(others) and not learned and not scales
 
     def _decision(self, node: ir.Node) -> None:
         """A size that is compared with a number: what follows was never seen beyond that number."""
@@ -343,15 +402,30 @@ class BakedNumbers:
         if numbers and any(self._follows(e) for known in elements for e in known):
             self._assume(node, f"{numbers[0]}, with which a size is compared, is not made of the old size")
 
-    def _amount(self, node: ir.Node, number: float, dtype: np.dtype, *, name: str | None) -> None:
-        if not np.isfinite(number) or number == 0:
+    def _amount(self, node: ir.Node, number: float, dtype: np.dtype, *, name: str | None, alone: bool) -> None:
+        """One number that a node computes with.
+
+        Args:
+            node: what computes.
+            number: itself.
+            dtype: how closely it is known.
+            name: of the constant or the attribute.
+            alone: it is one number for all elements, and so none that was learned for a channel.
+        """
+        if not np.isfinite(number) or number == 0 or abs(number) == 1:
             return
         whole = dtype.kind in "iu"
         if whole and abs(number) < _TELLING:
             return
         close = 0.0 if whole else _CLOSE.get(dtype, 1e-3)
+        if not whole and self._ordinary.explains(float(number), close, scales=node.op_type in ("Mul", "Div")):
+            return
         told = self._lengths.fits(float(number), whole=whole, close=close)
-        if told and abs(number) != 1:
+        if not told and not whole and alone:
+            few = digits_of(float(number), close)
+            if few > 4 or (few > 2 and self._lengths.shares(float(number))):
+                told = "a function of its length"
+        if told:
             self._assume(node, f"{number:.6g} ({name}) is not {told}, made of the old size")
 
     def _follow_means(self, node: ir.Node) -> None:

@@ -67,6 +67,8 @@ TURNED = "t = Transpose<perm=[0, 2, 1]>(x) "
 POSITIONS = "u = Mul(x, zero) v = Add(u, onef) p = CumSum(v, at) "
 COUNTED = {"zero": np.float32(0), "onef": np.float32(1), "at": np.int64(1)}
 
+FILTER = np.linspace(-1, 1, 36, dtype=np.float32).reshape(4, 3, 3)
+
 BAKED = {
     "a mean as a sum times 1/L": net(SUM + "y = Mul(s, c)", "Mul", axis=AXIS, c=scalar(lambda n: 1 / n)),
     "a mean as a sum divided by L": net(SUM + "y = Div(s, c)", "Div", axis=AXIS, c=scalar(lambda n: n)),
@@ -195,12 +197,62 @@ BAKED = {
         "Greater", l=lambda n: i64(n * 7 // 10),
     ),
     "a pool over half of it": net(lambda n: TURNED + f"y = AveragePool<kernel_shape=[{n // 2}]>(t)", "AveragePool"),
+    **{
+        f"a scale of {told}": net("s = Mul(x, c) y = Softmax<axis=1>(s)", "Mul", c=scalar(function))
+        for told, function in {
+            "L^(1/3)": lambda n: n ** (1 / 3), "L^(-1/3)": lambda n: n ** (-1 / 3), "L^(3/4)": lambda n: n**0.75,
+            "sqrt(L / 2)": lambda n: (n / 2) ** 0.5, "log(1 + L)": lambda n: log(1 + n),
+            "log(L) / 2": lambda n: log(n) / 2, "tanh(L / 50)": lambda n: np.tanh(n / 50),
+            "1 - 1 / L": lambda n: 1 - 1 / n, "L / (L + 7)": lambda n: n / (n + 7),
+        }.items()
+    },
+    "a bias of log L": net("y = Add(x, c)", "Add", c=scalar(lambda n: -log(n + 1))),
+    "a bound of the length": net("y = Clip(x, , c)", "Clip", c=scalar(lambda n: 3 / n**0.5)),
+    "a slope of the length": net(lambda n: f"y = LeakyRelu<alpha={n**-0.3:.9f}>(x)", "LeakyRelu"),
+    "a dilation of an eighth": net(
+        lambda n: TURNED + f"y = Conv<dilations=[{n // 8}]>(t, w)", "Conv", w=FILTER
+    ),
+    "a stride of an eighth": net(
+        lambda n: TURNED + f"y = MaxPool<kernel_shape=[3], strides=[{n // 8}]>(t)", "MaxPool"
+    ),
+    "a pool over a fifth": net(lambda n: TURNED + f"y = AveragePool<kernel_shape=[{n // 5}]>(t)", "AveragePool"),
+    "the largest of twenty parts": net("y, i = TopK<axis=1>(x, k)", "TopK", k=lambda n: i64(max(1, n // 20))),
+    "an early place": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.int64(n // 16)),
+    "from a twentieth on": net(
+        "y = Slice(x, b, e, axis)", "Slice", b=lambda n: i64(n // 20), e=i64(2**40), axis=AXIS
+    ),
     "cut to a constant in front": net(
         "a = Reshape(x, s) y = ReduceSum<keepdims=0>(a, axis)", "Reshape", s=lambda n: i64(n // 4, 12), axis=AXIS
     ),
 }  # fmt: skip
 
 RIGHT = {
+    **{
+        f"{name} {alpha}": net(f"y = {name}<alpha={alpha}>(x)") for name, alpha in (("LeakyRelu", 0.2), ("Elu", 0.3))
+    },
+    **{
+        f"a scale of {number:.4g}": net("a = Mul(x, c) y = Tanh(a)", c=np.float32(number))
+        for number in (0.5, 0.1, 1.702, 0.1307, 3**0.5, 3**-0.25, (2 / np.pi) ** 0.5, 10 / log(10), 1 / 255)
+    },
+    "a hard swish": net(
+        "a = Add(x, t) b = Clip(a, z, s) c = Mul(x, b) y = Div(c, s)",
+        t=np.float32(3), z=np.float32(0), s=np.float32(6),
+    ),
+    "a ladder of dilations": net(
+        TURNED + "a = Conv<pads=[2, 2], dilations=[2]>(t, w) y = Conv<pads=[8, 8], dilations=[8]>(a, v)",
+        w=FILTER, v=np.linspace(-1, 1, 48, dtype=np.float32).reshape(4, 4, 3),
+    ),
+    "patches": net(TURNED + "y = Conv<strides=[8]>(t, w)", w=np.linspace(-1, 1, 96, dtype=np.float32).reshape(4, 3, 8)),
+    "a difference over two steps": net(
+        "a = Slice(x, b, e, axis) c = Slice(x, z, m, axis) y = Sub(a, c)",
+        b=i64(2), e=i64(2**40), z=i64(0), m=i64(-2), axis=AXIS,
+    ),
+    "every second": net(
+        "y = Slice(x, b, e, axis, s)", b=i64(0), e=i64(2**40), axis=AXIS, s=i64(2)
+    ),
+    "the bias of one channel": net(
+        "m = MatMul(x, w) y = Add(m, b)", w=np.float32([[1], [2], [-1]]), b=np.float32([0.3718281])
+    ),
     "a mean": net("y = ReduceMean<keepdims=0>(x, axis)", axis=AXIS),
     "a softmax": net("y = Softmax<axis=1>(x)"),
     "a flat row": net("y = Reshape(x, s)", s=lambda n: i64(1, 3 * n)),
