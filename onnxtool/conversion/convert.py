@@ -149,6 +149,7 @@ def convert(
         untested=model.untested if comparison is not None else "",
         changed_rows=rows,
         max_flips=options.max_flips,
+        require=options.require,
     )
 
 

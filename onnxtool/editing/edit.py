@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
@@ -16,34 +17,31 @@ from onnxtool.editing.proofs import verify_standard
 from onnxtool.editing.registry import describe_operations, parse_operations
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError, UsageError
+from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.diff import diff
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.ir.queries import input_specs, output_specs
 from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, add_history, versions
-from onnxtool.report.edit import EditReport, EditStep, OperationListReport
-from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.options.edit import EditOptions
+from onnxtool.report.certificate import Verdict
+from onnxtool.report.edit import EditReport, EditStep, OperationListReport, Proof
+from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT, SessionOptions
 
 PathLike = str | os.PathLike[str]
 _LARGE_EXTERNAL = 1 << 26  # bytes; weights that lie beside the source stay beside the result
 
 
+@options_as_keywords(EditOptions)
 def edit(
     source: PathLike,
     output: PathLike | None,
     operations: Sequence[Operation | tuple[str, str] | str],
     *,
-    dry_run: bool = False,
-    verify: bool = True,
-    allow_unproven: bool = False,
-    reference: PathLike | Runner | None = None,
-    rtol: float = 1e-3,
-    atol: float = 1e-5,
-    seed: int = 0,
-    pictures: Iterable[PathLike] = (),
     options: SessionOptions = EXACT,
+    **settings: Any,
 ) -> EditReport:
     """Apply operations to a model in order, prove each one, and write the result.
 
@@ -51,15 +49,8 @@ def edit(
         source: the .onnx file.
         output: the file to write, replaced as a whole; None with `dry_run`.
         operations: each as "name=text" ("rename-input=x=image"), as (name, text), or as an Operation.
-        dry_run: write nothing; the report then says what would change.
-        verify: False leaves the proofs out.
-        allow_unproven: write the result although something is assumed that no run has shown; its report is not good.
-        reference: a model that is right at every size, for shapes that become dynamic: an .onnx file or a Runner.
-        rtol: relative tolerance for floats, where an operation may round differently.
-        atol: absolute tolerance for floats, likewise.
-        seed: of random inputs.
-        pictures: image files that pre-processing is proven on, besides generated ones.
         options: how models are run.
+        settings: fields of EditOptions by name:
 
     Raises:
         UsageError: an operation's text, or a name in it, is wrong.
@@ -67,8 +58,9 @@ def edit(
         VerdictError: a proof fails. Nothing was written.
         InputError, UnsafeError, ResourceError: as of `io.load` and `io.save`.
     """
+    asked = with_settings(EditOptions(), settings, "edit")
     file = ModelFile.of(source)
-    if output is None and not dry_run:
+    if output is None and not asked.dry_run:
         raise UsageError("edit needs -o OUT.onnx (or --dry-run).")
     if output is not None:
         io.check_model_output(Path(output))
@@ -76,15 +68,16 @@ def edit(
     if not todo:
         raise UsageError("edit needs at least one operation. To see all of them: onnxtool edit --list-operations")
     model = file.graph()
+    given = asked.reference
     context = EditContext(
         options=options,
-        tolerance=Tolerance(rtol, atol),
-        seed=seed,
-        verify=verify,
-        allow_unproven=allow_unproven,
-        reference=OnnxRunner.open(reference, options) if isinstance(reference, (str, os.PathLike)) else reference,
+        tolerance=Tolerance(asked.rtol, asked.atol),
+        seed=asked.seed,
+        verify=asked.verify,
+        allow_unproven=asked.allow_unproven,
+        reference=OnnxRunner.open(given, options) if isinstance(given, (str, os.PathLike)) else given,
         external=_stays_external(model),
-        pictures=tuple(Path(p) for p in pictures),
+        pictures=tuple(Path(p) for p in asked.pictures),
     )
     steps = []
     with progress.task("editing", len(todo)) as task:
@@ -95,7 +88,7 @@ def edit(
     size_before = file.bytes
     _record(model, todo, file)
     changes = None
-    if dry_run:
+    if asked.dry_run:
         with tempfile.TemporaryDirectory(prefix="onnxtool-") as folder:
             scratch = Path(folder) / "edited.onnx"
             _save(model, scratch, context)
@@ -110,7 +103,7 @@ def edit(
         size_after = io.total_bytes(output)
     return EditReport(
         source=str(file),
-        output=None if dry_run else str(output),
+        output=None if asked.dry_run else str(output),
         inputs=tuple(s.info() for s in input_specs(model)),
         outputs=tuple(s.info() for s in output_specs(model)),
         steps=tuple(steps),
@@ -118,7 +111,16 @@ def edit(
         bytes_after=size_after,
         changes=changes,
         warnings=tuple(dict.fromkeys(context.warnings)),
+        require=asked.require,
+        verdict=_verdict([step.proof for step in steps]),
     )
+
+
+def _verdict(proofs: Sequence[Proof | None]) -> Verdict:
+    """That of the weakest proof."""
+    if any(p is None or not p.compared for p in proofs):
+        return "not tested"
+    return "certified" if all(p is not None and p.certified for p in proofs) else "tested"
 
 
 def list_operations() -> OperationListReport:

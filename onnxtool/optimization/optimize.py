@@ -156,6 +156,7 @@ def optimize(
         families=choice.trials,
         target=asked.target,
         strict=asked.strict,
+        require=asked.require,
         verdict=verdict,
         assumptions=tuple(n.assumption for n in judgement.names) if judgement is not None else (),
         warnings=tuple(warnings),

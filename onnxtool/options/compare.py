@@ -50,9 +50,7 @@ class CompareOptions:
     atol: float = shared.ATOL(place=2)
     effort: Effort = shared.EFFORT(place=2)
     strict: bool = shared.STRICT(place=2)
-    require: Required = proof_option(
-        "tested", "certified: exit 1 unless exact arithmetic shows the same real function.", choices=Required
-    )
+    require: Required = shared.REQUIRE(place=2)
     keep_counterexample: str | os.PathLike[str] | None = shared.KEEP_COUNTEREXAMPLE(place=2)
     seed: int = shared.SEED(place=2)
     names: tuple[str, str] | None = None

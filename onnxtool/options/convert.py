@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, output_option, proof_option, seldom_option
-from onnxtool.options.shared import Decimal, Dim, Effort, Shown
+from onnxtool.options.shared import Decimal, Dim, Effort, Required, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,6 +56,7 @@ class ConvertOptions:
     opset: int | None = output_option(None, "Opset to write; the newest that the runtime fully has unless given.")
     effort: Effort = shared.EFFORT()
     strict: bool = shared.STRICT()
+    require: Required = shared.REQUIRE()
     keep_counterexample: Path | None = shared.KEEP_COUNTEREXAMPLE()
     max_flips: int = proof_option(
         0, "Rows of --sample that may come out differently in a file that is written all the same.", metavar="N"

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxtool.options import shared
 from onnxtool.options.option import GENERAL, OUTPUT, input_option, option, proof_option
-from onnxtool.options.shared import Runtime, Shown, Tolerances
+from onnxtool.options.shared import Required, Runtime, Shown, Tolerances
 
 Texts = tuple[str, ...]
 
@@ -19,7 +19,36 @@ def _operation(metavar: str, text: str, *, group: str = GENERAL, step: bool = Tr
 
 
 @dataclass(frozen=True)
-class EditCommand(Tolerances, Runtime, Shown):
+class EditOptions(Tolerances):
+    """How operations are proven.
+
+    Attributes:
+        reference: a model that is right at every size, for shapes that become dynamic: a file or a Runner.
+    """
+
+    dry_run: bool = option(False, "Write nothing; show what would change, as diff does.", step=False)
+    verify: bool = proof_option(True, "Leave the proofs out.", "--no-verify", place=-1)
+    allow_unproven: bool = proof_option(
+        False, "Write the result although something is assumed that no run has shown (exit 1).", place=-1
+    )
+    require: Required = shared.REQUIRE(place=-1)
+    reference: Any = input_option(
+        None,
+        "A model with the same weights that is right at every size, ONNX or a framework's file; dims that become "
+        "dynamic are proven against it.",
+        "--source",
+        metavar="FILE",
+        kind="path",
+        role="file",
+    )
+    pictures: tuple[Path, ...] = input_option(
+        (), "Picture that --pre is proven on. Repeatable.", "--data", metavar="PICTURE", role="files"
+    )
+    seed: int = shared.SEED()
+
+
+@dataclass(frozen=True)
+class EditCommand(EditOptions, Runtime, Shown):
     """What `edit` takes.
 
     Attributes:
@@ -77,20 +106,3 @@ class EditCommand(Tolerances, Runtime, Shown):
     replace_weight: Texts = _operation("NAME=FILE.npy", "Give a weight other numbers.")
     operation: Texts = _operation("NAME=VALUE", "An operation that another package has added.")
     list_operations: bool = option(False, "Describe every operation, and exit.", step=False)
-    dry_run: bool = option(False, "Write nothing; show what would change, as diff does.", step=False)
-    verify: bool = proof_option(True, "Leave the proofs out.", "--no-verify", place=-1)
-    allow_unproven: bool = proof_option(
-        False, "Write the result although something is assumed that no run has shown (exit 1).", place=-1
-    )
-    reference: Path | None = input_option(
-        None,
-        "A model with the same weights that is right at every size, ONNX or a framework's file; dims that become "
-        "dynamic are proven against it.",
-        "--source",
-        metavar="FILE",
-        role="file",
-    )
-    pictures: tuple[Path, ...] = input_option(
-        (), "Picture that --pre is proven on. Repeatable.", "--data", metavar="PICTURE", role="files"
-    )
-    seed: int = shared.SEED()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.options import shared
 from onnxtool.options.option import option, proof_option, seldom_option, speed_option
-from onnxtool.options.shared import TARGETS, Decimal, Dim, Runtime, Shown, Tolerances
+from onnxtool.options.shared import TARGETS, Decimal, Dim, Required, Runtime, Shown, Tolerances
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,6 +84,7 @@ class OptimizeOptions(Tolerances):
         complete="targets",
     )
     strict: bool = shared.STRICT(help="Exit 1 when a pass had to be left out because it was wrong.")
+    require: Required = shared.REQUIRE()
     verify: bool = proof_option(True, "Do not compare the result with the source.", "--no-verify")
     allow_unproven: bool = proof_option(
         False, "Write the result although no run told anything of some output (exit 1)."

@@ -119,6 +119,13 @@ EFFORT = shared(
     choices=get_args(Effort),
     group=PROOF,
 )
+REQUIRE = shared(
+    "tested",
+    "certified: exit 1 unless exact arithmetic shows the same real function.",
+    kind="choice",
+    choices=get_args(Required),
+    group=PROOF,
+)
 STRICT = shared(False, "Exit 1 where no input reached some branch.", group=PROOF)
 KEEP_COUNTEREXAMPLE = shared(
     None, "Keep an input that shows a difference here.", kind="path", metavar="FILE.npz", step=False, group=PROOF

@@ -11,6 +11,11 @@ from onnxtool.report.base import Report
 Verdict = Literal["certified", "tested", "different", "not tested"]
 
 
+def suffices(verdict: Verdict, require: str) -> bool:
+    """Whether a verdict is what --require asks for: "tested" takes all that the command itself takes."""
+    return require != "certified" or verdict == "certified"
+
+
 @dataclass(frozen=True)
 class RoundedConstant:
     """A constant of B that is none of A's, and what it is rounded from.

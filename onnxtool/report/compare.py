@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxtool.report.base import Report
-from onnxtool.report.certificate import CertificateReport, Verdict
+from onnxtool.report.certificate import CertificateReport, Verdict, suffices
 from onnxtool.report.layers import Layers
 from onnxtool.report.proof import Counterexample, Coverage
 
@@ -219,7 +219,7 @@ class CompareReport(Report, kind="compare"):
     @property
     def ok(self) -> bool:
         """True when outputs are within tolerance, as required, and every branch was run with `strict`."""
-        if self.require == "certified" and self.verdict != "certified":
+        if not suffices(self.verdict, self.require):
             return False
         return self.equal and not (self.strict and self.coverage is not None and bool(self.coverage.unreached))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
+from onnxtool.report.certificate import suffices
 from onnxtool.report.compare import CompareReport, ProviderProof
 
 
@@ -35,6 +36,7 @@ class ConvertReport(Report, kind="convert"):
             given, where nothing differs, or where outputs have no rows.
         max_flips: how many of them may; a file within that is written, and nothing beyond the sample was tried.
         providers: the file on the other providers that were asked for, held against the CPU.
+        require: the verdict that is good: "tested", or nothing less than "certified".
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
@@ -57,6 +59,7 @@ class ConvertReport(Report, kind="convert"):
     changed_rows: tuple[int, int] | None = None
     max_flips: int = 0
     providers: tuple[ProviderProof, ...] = ()
+    require: str = "tested"
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
@@ -66,7 +69,8 @@ class ConvertReport(Report, kind="convert"):
         Rows of the sample that differ count as agreeing up to the number that was allowed.
         """
         proven = self.comparison is None or self.comparison.ok or self.is_within_flips
-        return self.written and proven and all(p.ok for p in self.providers)
+        enough = suffices("not tested" if self.comparison is None else self.comparison.verdict, self.require)
+        return self.written and proven and enough and all(p.ok for p in self.providers)
 
     @property
     def is_within_flips(self) -> bool:

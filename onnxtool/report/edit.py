@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.certificate import Verdict, suffices
 from onnxtool.report.diff import Change
 from onnxtool.report.proof import Assumption
 
@@ -44,6 +45,7 @@ class Proof:
         max_abs: largest absolute difference of a float output; 0 when exact.
         unproven: what this does not show; empty when there is nothing to say.
         compared: False where the models were only run, because what they give is random; `unproven` names the outputs.
+        certified: both are the same real function by exact arithmetic, or the same graph with the same weights.
     """
 
     claim: str
@@ -52,6 +54,7 @@ class Proof:
     max_abs: float = 0.0
     unproven: str = ""
     compared: bool = True
+    certified: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class EditReport(Report, kind="edit"):
         bytes_after: size of the result.
         changes: what differs from the source, as `diff` shows it; None unless it was a dry run.
         warnings: one line each.
+        require: the verdict that is good: "tested", or nothing less than "certified".
+        verdict: of the weakest proof: "certified", "tested", or "not tested" where one was left out or only ran.
     """
 
     source: str
@@ -98,11 +103,13 @@ class EditReport(Report, kind="edit"):
     bytes_after: int
     changes: tuple[Change, ...] | None = None
     warnings: tuple[str, ...] = ()
+    require: str = "tested"
+    verdict: Verdict = "not tested"
 
     @property
     def ok(self) -> bool:
-        """True when nothing is assumed that no run has shown."""
-        return not self.unproven
+        """True when nothing is assumed that no run has shown, and the verdict is as required."""
+        return not self.unproven and suffices(self.verdict, self.require)
 
     @property
     def unproven(self) -> tuple[Assumption, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
+from onnxtool.report.certificate import suffices
 from onnxtool.report.compare import CompareReport, ProviderProof
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.proof import Assumption
@@ -173,6 +174,7 @@ class OptimizeReport(Report, kind="optimize"):
         warnings: one line each.
         compiled: what the provider has compiled of the result, when it was asked for; proven like the result itself.
         providers: the result on the other providers that were asked for, held against the CPU.
+        require: the verdict that is good: "tested", or nothing less than "certified".
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
@@ -197,6 +199,7 @@ class OptimizeReport(Report, kind="optimize"):
     warnings: tuple[str, ...] = ()
     providers: tuple[ProviderProof, ...] = ()
     compiled: CompiledForm | None = None
+    require: str = "tested"
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
@@ -205,4 +208,6 @@ class OptimizeReport(Report, kind="optimize"):
         faults = self.strict and any(d.fault for d in self.dropped)
         # A copy of the source needs no proof.
         proven = self.comparison is None or self.verdict or self.comparison.verdict in ("certified", "tested")
-        return bool(proven) and not faults and all(p.ok for p in self.providers)
+        tested = "not tested" if self.comparison is None else self.comparison.verdict
+        enough = suffices("certified" if self.verdict else tested, self.require)
+        return bool(proven) and enough and not faults and all(p.ok for p in self.providers)

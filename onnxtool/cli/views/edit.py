@@ -20,6 +20,7 @@ def edit(report: EditReport) -> Iterator[Part]:
     told += f", {run} only run: the outputs are random and were not compared" if run else ""
     unproven = len(report.unproven)
     told += f"; {plural(unproven, 'assumption')} not proven" if unproven else ""
+    told += f": {report.verdict}"
     yield Verdict(told, report.source)
     steps = [(f"--{s.operation} {s.value}".strip(), s.done, _describe_proof(s.proof)) for s in report.steps]
     yield Table(("operation", "done", "proof"), steps)
