@@ -153,3 +153,16 @@ def test_what_exact_arithmetic_doubts_is_not_called_equal(tmp_path: Path) -> Non
         onnx.save(onnx.parser.parse_model(text % (body % bound)), tmp_path / f"{name}.onnx")
     report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
     assert report.ok and report.verdict == "tested" and report.certificate is not None and report.certificate.unlike
+
+
+@pytest.mark.parametrize("body", ["s = Sqrt(x) y = Mul(s, s)", "s = Log(x) y = Exp(s)"])
+def test_a_root_of_the_judged_model_does_not_keep_numbers_below_zero_away(tmp_path: Path, body: str) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 20]> m (float[b, 4] x) => (float[b, 4] y) { %s }'
+    for name, nodes in (("a.onnx", "y = Identity(x)"), ("b.onnx", body)):
+        onnx.save(onnx.parser.parse_model(text % nodes), tmp_path / name)
+    report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert report.verdict == "different"
+    assert report.counterexample is not None
+    assert "below zero" in report.counterexample.label
+    swapped = compare(tmp_path / "b.onnx", tmp_path / "a.onnx")
+    assert any("gives NaN or infinity" in line for line in swapped.warnings)

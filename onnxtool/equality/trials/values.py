@@ -120,7 +120,9 @@ def _floats(
         return
     base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
     for label, change in _FLOATS:
-        made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
+        # A root or a logarithm of one graph says nothing of what the other makes of numbers below zero.
+        domains = {n: d for n, d in facts.domains.items() if d.low <= 0 or "below zero" not in label}
+        made = {s.name: _within(change(base[s.name]), domains.get(s.name)) for s in own}
         yield label, TrialKind.THRESHOLDS if label == _HALVES else TrialKind.VALUES, {**feeds, **cast(own, made)}
     for spec in own:
         points = np.array([p for p in facts.points if [len(p)] == [*base[spec.name].shape[-1:]]])
