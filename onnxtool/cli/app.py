@@ -77,7 +77,7 @@ COMMANDS = {
     "convert": "Turn a PyTorch, Keras, TensorFlow or scikit-learn model into a verified ONNX file.",
     "check": "Check an ONNX file: specification, shapes, and a run on the embedded runtime.",
     "inspect": "Show a model's anatomy: inputs, outputs, operators, parameters, compute.",
-    "optimize": "Make a model smaller and faster, and prove the result equal.",
+    "optimize": "Make a model smaller and faster, and hold the result against it.",
     "edit": "Change shapes, inputs, outputs, parts or versions of a model, each change proven.",
     "quantize": "Make a model int8 or float16 within an accuracy budget.",
     "compare": "Run two models on the same inputs and show how far their outputs are apart.",

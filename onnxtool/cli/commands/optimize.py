@@ -8,7 +8,7 @@ from onnxtool.options.optimize import OptimizeCommand
 
 
 def command(asked: OptimizeCommand, out: Output) -> None:
-    """Make a model smaller and faster, and prove the result equal.
+    """Make a model smaller and faster, and hold the result against it.
 
     The result is compared with the source on several sizes of every dynamic dim before it is written. A pass that
     would change the outputs is left out and named; with --strict that is exit 1.
