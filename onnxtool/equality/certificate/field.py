@@ -30,7 +30,6 @@ from numpy.typing import ArrayLike
 # p = 2^31 - c is prime, 2 has an order of at least 2^27 modulo p, so that no power of two of a float's range is 1, and
 # p = 7 modulo 8, so that 2 has a square root.
 _OFFSETS = (105, 225, 249, 697, 705, 985)
-_LOW = 2**31 - 1
 _GELU = 0.7978845608028654  # sqrt(2 / pi)
 _DEPTH = 2**19  # products of 17 bit numbers whose sum is exact in float64
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -58,14 +57,11 @@ class Field:
     # Elements
 
     def fold(self, x: Array) -> Array:
-        """Any int64 in [0, 2^62) modulo p; faster than %."""
+        """Any int64 in [0, 2^63) modulo p; numpy divides by one number four to six times as fast as it takes %."""
         x = np.asarray(x)
-        for _ in range(2):
-            high = np.asarray(x >> 31)
-            high *= self._c
-            high += x & _LOW
-            x = high
-        return self._least(x, x - self.p)
+        found = np.asarray(x // self.p)
+        found *= self.p
+        return np.asarray(np.subtract(x, found, out=found))
 
     @staticmethod
     def _least(x: Array, y: Array) -> Array:
@@ -195,8 +191,12 @@ class Field:
         a1 += a0
         b1 += b0
         middle = a1 @ b1 - high - low
-        first, mid, last = (self.fold(np.asarray(x).astype(np.int64)) for x in (high, middle, low))
-        return self.fold(self.fold(first * (1 << 16) + mid) * (1 << 16) + last)
+        found = self.fold(np.asarray(high).astype(np.int64))
+        for part in (middle, low):  # the sums stay below 2^54
+            found *= 1 << 16
+            found += np.asarray(part).astype(np.int64)
+            found = self.fold(found)
+        return found
 
     def conv(
         self,
