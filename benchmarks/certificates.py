@@ -16,10 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import numpy_helper
 
 import onnxtool
 from onnxtool.equality.certificate.certify import certify
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.runner import OnnxRunner
 
 # Attributes that may change without any effect: what follows is a Reshape, or no dim is 0.
 _HARMLESS = (
@@ -33,8 +36,8 @@ _HARMLESS = (
 )
 
 
-def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelProto] | None:
-    """A copy with one change, and the kind of change."""
+def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelProto, str] | None:
+    """A copy with one change: the kind of change, the copy, what was changed."""
     copy = onnx.ModelProto.FromString(model.SerializeToString())
     kind = rng.choice(("bit", "bit", "attribute", "order", "shape", "removed"))
     nodes = list(copy.graph.node)
@@ -47,6 +50,7 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
         flat = array.reshape(-1).view(np.int32)
         flat[rng.randrange(flat.size)] ^= 1
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        what = tensor.name
     elif kind == "attribute":
         pairs = [
             (n, a)
@@ -56,7 +60,8 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
         ]
         if not pairs:
             return None
-        _, attribute = rng.choice(pairs)
+        node, attribute = rng.choice(pairs)
+        what = f"{node.op_type} {node.output[0]}: {attribute.name}"
         if attribute.type == 1:
             attribute.f = float(np.nextafter(np.float32(attribute.f), np.float32(9)))
         elif attribute.type == 2:
@@ -73,6 +78,7 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
             return None
         node = rng.choice(several)
         node.input[0], node.input[1] = node.input[1], node.input[0]
+        what = f"{node.op_type} {node.output[0]}"
     elif kind == "shape":
         whole = [t for t in copy.graph.initializer if t.data_type == onnx.TensorProto.INT64 and 0 < np.prod(t.dims) < 9]
         if not whole:
@@ -80,6 +86,7 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
         tensor = rng.choice(whole)
         array = numpy_helper.to_array(tensor).copy()
         array.reshape(-1)[rng.randrange(array.size)] += 1
+        what = f"{tensor.name} {array}, used by {[n.op_type for n in nodes if tensor.name in n.input]}"
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     else:
         node = rng.choice([n for n in nodes if n.input and len(n.output) == 1])
@@ -91,7 +98,28 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
             if output.name == node.output[0]:
                 return None
         copy.graph.node.remove(node)
-    return kind, copy
+        what = f"{node.op_type} {node.output[0]}"
+    return kind, copy, what
+
+
+def said(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
+    """What the runtime makes of a certified mutant: the largest difference of two runs at each of two sizes."""
+    found = []
+    try:
+        sessions = [ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]) for m in (a, b)]
+    except Exception as error:
+        return f"the runtime refuses it: {str(error)[:100]}"
+    for size in (2, 5):
+        try:
+            feeds = random_feeds(OnnxRunner(sessions[0]).inputs, batch=size, length=8 * size)
+            outputs = [s.run(None, feeds) for s in sessions]
+        except Exception as error:
+            found.append(f"fails: {str(error)[:80]}")
+            continue
+        for x, y in zip(*outputs, strict=True):
+            same = np.shape(x) == np.shape(y) and np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind == "f")
+            found.append("equal" if same else "another shape" if np.shape(x) != np.shape(y) else "other numbers")
+    return ", ".join(found)
 
 
 def main() -> None:
@@ -121,7 +149,7 @@ def main() -> None:
             )
             tally[made[0], word] += 1
             if found.ok:
-                print("certified mutant:", name, made[0], flush=True)
+                print("certified mutant:", name, made[0], made[2], "the runtime says", said(b, made[1]), flush=True)
             elif word == "not decided":
                 tally["why", found.reason[:60]] += 1
     for key, number in sorted(tally.items()):

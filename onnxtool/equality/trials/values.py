@@ -40,7 +40,7 @@ def _shares(array: np.ndarray) -> np.ndarray:
 
 
 # Which ways of rounding take to either side, and rounding errors do not.
-_HALVES = "values that end on a half of a power of two"
+_HALVES = ("values that end on a half", "values that end on a half of a power of two")
 # (label, what becomes of standard normal numbers)
 _FLOATS = (
     ("values of scale 30", lambda x: 30 * x),
@@ -61,7 +61,8 @@ _FLOATS = (
     ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
     ("values of scale 1e-7", lambda x: 1e-7 * x),
     ("values in pairs nearly alike", _nearly_alike),
-    (_HALVES, lambda x: (np.floor(4 * x) + 0.5) * 2.0 ** -(np.arange(x.size) % 9).reshape(x.shape)),
+    (_HALVES[0], lambda x: np.floor(4 * x) + 0.5),
+    (_HALVES[1], lambda x: (np.floor(4 * x) + 0.5) * 2.0 ** -(np.arange(x.size) % 9).reshape(x.shape)),
     ("probabilities", _shares),
     ("values in descending order", lambda x: -np.sort(-x, axis=-1) if x.ndim else x),
     ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
@@ -123,7 +124,7 @@ def _floats(
         # A root or a logarithm of one graph says nothing of what the other makes of numbers below zero.
         domains = {n: d for n, d in facts.domains.items() if d.low <= 0 or "below zero" not in label}
         made = {s.name: _within(change(base[s.name]), domains.get(s.name)) for s in own}
-        yield label, TrialKind.THRESHOLDS if label == _HALVES else TrialKind.VALUES, {**feeds, **cast(own, made)}
+        yield label, TrialKind.THRESHOLDS if label in _HALVES else TrialKind.VALUES, {**feeds, **cast(own, made)}
     for spec in own:
         points = np.array([p for p in facts.points if [len(p)] == [*base[spec.name].shape[-1:]]])
         for label, by in (("at", 0.0), ("beside", _BESIDE)) if len(points) else ():

@@ -225,6 +225,8 @@ def test_numbers_nearly_alike_shares_and_halves() -> None:
     assert shares.min() > 0
     assert shares.max() < 0.95
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    ends = made["values that end on a half"]
+    assert {*np.unique(np.abs(ends % 2))} == {0.5, 1.5}  # behind even numbers and behind odd ones
     halves = made["values that end on a half of a power of two"]
     steps = 2.0 ** -np.arange(9.0)
     whole = np.stack([halves / step - np.trunc(halves / step) for step in steps])
@@ -255,6 +257,7 @@ def test_halves_are_exact_whatever_rounding_does() -> None:
             [spec], {"x": np.ones((2, 4), np.float32)}, GraphHints(), np.random.default_rng(0)
         )
     }
+    assert kinds["values that end on a half"] == "thresholds"
     assert kinds["values that end on a half of a power of two"] == "thresholds"
     assert kinds["values of scale 30"] == "values"
 
