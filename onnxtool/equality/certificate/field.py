@@ -183,8 +183,8 @@ class Field:
         if a.shape[-1] > _DEPTH:
             split = np.arange(_DEPTH, a.shape[-1], _DEPTH)
             parts = zip(np.split(a, split, -1), np.split(b, split, 0 if b.ndim == 1 else -2), strict=True)
-            found = [self.matmul(x, y) for x, y in parts]
-            return self.fold(np.sum(found, axis=0))
+            sums = [self.matmul(x, y) for x, y in parts]
+            return self.fold(np.sum(sums, axis=0))
         a1, a0 = (a >> 16).astype(np.float64), (a & 0xFFFF).astype(np.float64)
         b1, b0 = (b >> 16).astype(np.float64), (b & 0xFFFF).astype(np.float64)
         high, low = a1 @ b1, a0 @ b0
