@@ -21,6 +21,7 @@ from onnxtool.equality.certificate.interpreter import (
 )
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
 from onnxtool.equality.certificate.parts import Evaluated, differing_values, parts_of
+from onnxtool.equality.certificate.reads import unread_sizes
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes, turning_sizes, usual_sizes
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
@@ -238,22 +239,32 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
                 break
             continue
         used.append(chosen)
-    if len(used) < 2 or not used[0]:
+    if len(used) < 2:
         return failed
     looking = time.thread_time() + _LOOKING * (deadline - began)
-    turning, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking)
+    turning, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking) if used[0] else ([], None, 0)
     if unlike is not None:
         where = ", ".join(f"{name} = {size}" for name, size in unlike.items())
         told = f"not shown to be the same real function: the shapes of the outputs differ at {where}"
         raise _DifferentError(reason=told, unlike=pair.shapes(unlike))
+    held = [*used]
     for sizes in turning:
         if time.thread_time() > deadline:
             break
         try:
             pair.hold(sizes)
+            held.append(sizes)
         except NotCoveredError:
             if 0 not in sizes.values():
                 raise
+    further, unread = unread_sizes(pair.a, pair.b, held, deadline)
+    for sizes in further:
+        if time.thread_time() > deadline:
+            unread = unread or "a table"
+            break
+        pair.hold(sizes)
+    if unread:
+        raise NotCoveredError(f"constant {unread!r} is none of A's, and no size that was compared reads all of it")
     return failed
 
 

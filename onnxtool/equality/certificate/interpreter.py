@@ -89,6 +89,11 @@ def operator(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
+def moves(kind: str) -> bool:
+    """Whether an operator only moves elements, of which it may leave some out."""
+    return kind in _MOVES or kind == "Gather"
+
+
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Floats of all precisions, those that numpy does not know too."""
     return dtype.name.startswith(("float", "bfloat"))
@@ -654,5 +659,6 @@ __all__ = [
     "Value",
     "exact",
     "is_float",
+    "moves",
     "operator",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,6 +100,11 @@ class Constants:
             held = {"value": array.tolist(), "dtype": array.dtype.name}
             found.append(ConstantStep("Constant", (), name, held))
         return tuple(reversed(found))
+
+    def join(self, parts: Iterable[RoundedConstant], axis: int) -> str:
+        """Add constants side by side, each times its factor; the name."""
+        names = [self._emit("Mul", (p.source, p.factor)) if p.factor else p.source for p in parts]
+        return self._emit("Concat", names, axis=axis)
 
     def _add(self, node: onnx.NodeProto) -> bool:
         """Work a node out where all it reads is known."""
@@ -295,6 +300,8 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
         best = _nearest(name, constant, a.known, [n for n in candidates if a.known[n].derived], ())
         if best is None:
             best = _nearest(name, constant, a.known, candidates, single)
+        if best is None and (joined := _side_by_side(constant, a, single)):
+            best = _nearest(name, constant, a.known, [joined], ())
         if best is not None:
             found.append(best)
     return found
@@ -319,6 +326,37 @@ def _nearest(
                 if ulps is not None:
                     return RoundedConstant(name, candidate, "", ulps)
     return None
+
+
+def _side_by_side(constant: Array, a: Constants, factors: Sequence[str]) -> str:
+    """The name of what joins constants of A, some times a factor, to this one; "" where none is found."""
+    for axis in reversed(range(constant.ndim)):
+        others = [n for k, n in enumerate(constant.shape) if k != axis]
+        widths = {
+            name: known.number.shape[axis]
+            for name, known in a.known.items()
+            if known.number.dtype == np.float64
+            and known.number.ndim == constant.ndim
+            and 0 < known.number.shape[axis] < constant.shape[axis]
+            and [n for k, n in enumerate(known.number.shape) if k != axis] == others
+        }
+        parts: list[RoundedConstant] = []
+        end = 0
+        while end < constant.shape[axis]:
+            found = None
+            for name, width in widths.items():
+                part = constant.take(range(end, min(end + width, constant.shape[axis])), axis)
+                if part.shape[axis] == width:
+                    found = _nearest("", part, a.known, [name], ()) or _nearest("", part, a.known, [name], factors)
+                if found is not None:
+                    break
+            if found is None:
+                break
+            parts.append(found)
+            end += widths[found.source]
+        else:
+            return a.join(parts, axis)
+    return ""
 
 
 def _both(known: Known) -> tuple[Array, Array]:

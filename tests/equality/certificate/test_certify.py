@@ -149,6 +149,30 @@ def test_folded_weights_are_their_expressions() -> None:
     assert len(found.constants) == 2 and 0 < found.ulps <= 0.5001
 
 
+def test_projections_side_by_side() -> None:
+    """Three weights of one input joined, one of them with its scale: the order and each of their bits counts."""
+    weights = {
+        **{f"w{k}": f32(4, 3) for k in range(3)},
+        "scale": np.float32(0.3).reshape(()),
+        "widths": np.int64([3] * 3),
+    }
+    apart = model(
+        "p = MatMul(x, w0) q = MatMul(x, w1) r = MatMul(x, w2) s = Mul(q, scale) y = Concat<axis = 1>(p, s, r)", weights
+    )
+    scaled = (weights["w1"] * np.float64(weights["scale"])).astype(np.float32)
+    parts = [weights["w0"], scaled, weights["w2"]]
+
+    def joined(parts: list[np.ndarray]) -> onnx.ModelProto:
+        return model("p = MatMul(x, w) y = Identity(p)", {"w": np.concatenate(parts, 1)})
+
+    assert certify(apart, joined(parts)).verdict == "certified"
+    assert certify(apart, joined([parts[0], parts[2], parts[1]])).verdict == "not tested"
+    for k in range(3):
+        changed = [p.copy() for p in parts]
+        changed[k][1, 2] = np.nextafter(changed[k][1, 2], np.float32(9))
+        assert certify(apart, joined(changed)).verdict == "not tested"
+
+
 def test_a_bit_of_a_folded_weight() -> None:
     found = certify(*folded(f32(6), f32(6), 1), [{"x": np.zeros((2, 3, 7, 7), np.float32)}], most=3)
     assert not found.ok

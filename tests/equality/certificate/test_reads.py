@@ -1,0 +1,127 @@
+"""Tables of which short inputs read the first rows only: what another row holds is found, or nothing is certified."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxtool.equality.certificate.certify import certify
+from onnxtool.equality.certificate.reads import ReadElements, unread_sizes
+
+ROWS = 300
+
+
+def table_model(
+    before: str = "", changed: int | None = None, rows: int = ROWS, read: str = "Gather"
+) -> onnx.ModelProto:
+    """x[length, 4] + table[0 .. length - 1], the table after an operator."""
+    table = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+    if changed is not None:
+        table[changed, 1] = np.nextafter(table[changed, 1], np.float32(9))
+    if before == "Cast":
+        table = table.astype(np.float16)
+        if changed is not None:
+            table[changed, 1] += np.float16(0.5)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["length"], start=0, end=1),
+        helper.make_node("Squeeze", ["length"], ["count"]),
+        helper.make_node("Range", ["zero", "count", "one"], ["places"]),
+    ]
+    held = [("zero", np.array(0)), ("one", np.array(1)), ("table", table), ("first", np.array([0]))]
+    source = "table"
+    if before == "Mul":
+        nodes.append(helper.make_node("Mul", ["table", "two"], ["scaled"]))
+        held.append(("two", np.array(2, np.float32)))
+        source = "scaled"
+    elif before == "Add":  # of two tables
+        nodes.append(helper.make_node("Add", ["table", "other"], ["scaled"]))
+        held.append(("other", np.ones((rows, 4), np.float32)))
+        source = "scaled"
+    elif before == "Cast":
+        nodes.append(helper.make_node("Cast", ["table"], ["scaled"], to=TensorProto.FLOAT))
+        source = "scaled"
+    elif before == "Transpose":
+        nodes += [helper.make_node("Transpose", ["table"], ["t"]), helper.make_node("Transpose", ["t"], ["scaled"])]
+        source = "scaled"
+    if read == "Gather":
+        nodes.append(helper.make_node("Gather", [source, "places"], ["rows"]))
+    else:
+        nodes.append(helper.make_node("Slice", [source, "first", "length"], ["rows"]))
+    nodes.append(helper.make_node("Add", ["x", "rows"], ["y"]))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["length_of_x", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["length_of_x", 4])],
+        [numpy_helper.from_array(array, name) for name, array in held],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("before", ["", "Mul", "Add", "Cast", "Transpose"])
+@pytest.mark.parametrize("read", ["Gather", "Slice"])
+@pytest.mark.parametrize("row", [0, 150, ROWS - 1])
+def test_a_row_that_short_inputs_do_not_read(before: str, read: str, row: int) -> None:
+    a = table_model(before, read=read)
+    assert certify(a, a).verdict == "certified"
+    assert certify(a, table_model(before, row, read=read)).verdict == "not tested"
+
+
+def test_a_table_that_was_cut() -> None:
+    report = certify(table_model(), table_model(rows=200))
+    assert report.verdict == "not tested"
+
+
+def test_a_row_that_no_size_reads() -> None:
+    """Inputs of one size alone."""
+    a, b = table_model(), table_model(changed=250)
+    for made in (a, b):
+        for info in (*made.graph.input, *made.graph.output):
+            info.type.tensor_type.shape.dim[0].dim_value = 9
+    assert certify(a, a).verdict == "certified"
+    report = certify(a, b)
+    assert report.verdict == "not tested"
+    assert "'table' is none of A's" in report.reason
+
+
+def test_elements_that_are_read() -> None:
+    model = table_model("Mul")
+    read = ReadElements(model, model, ["table"]).at({"length_of_x": 7})
+    assert read is not None
+    assert read["table"].reshape(ROWS, 4).all(1).sum() == 7
+    assert ReadElements(model, model, ["table"]).at({"length_of_x": ROWS + 1}) is None
+
+
+def test_time_that_is_up_certifies_nothing() -> None:
+    a, b = table_model(), table_model(changed=250)
+    sizes, unread = unread_sizes(a, b, [{"length_of_x": 4}], deadline=0.0)
+    assert not sizes
+    assert unread == "table"
+
+
+def buckets(changed: bool) -> onnx.ModelProto:
+    """A table of whole numbers, cut to the length, that says which row of another table is added."""
+    places = np.arange(ROWS) % 7
+    if changed:
+        places[ROWS - 5] = 0
+    nodes = [
+        helper.make_node("Shape", ["x"], ["length"], start=0, end=1),
+        helper.make_node("Slice", ["places", "first", "length"], ["own"]),
+        helper.make_node("Gather", ["table", "own"], ["rows"]),
+        helper.make_node("Add", ["x", "rows"], ["y"]),
+    ]
+    table = np.random.default_rng(1).standard_normal((7, 4)).astype(np.float32)
+    held = {"places": places, "first": np.array([0]), "table": table}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_whole_numbers_that_short_inputs_do_not_read() -> None:
+    assert certify(buckets(False), buckets(False)).verdict == "certified"
+    assert certify(buckets(False), buckets(True)).verdict == "not tested"
