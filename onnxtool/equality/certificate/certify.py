@@ -24,6 +24,7 @@ from onnxtool.equality.certificate.parts import Evaluated, differing_values, par
 from onnxtool.equality.certificate.reads import unread_sizes
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes, turning_sizes, usual_sizes
+from onnxtool.model.cut_model import captured_names
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
 operators.register()
@@ -114,9 +115,20 @@ class _Pair:
 
 
 def _first_without_partner(a: Evaluated, b: Evaluated) -> str:
+    """The first value of B that A does not have, behind which nothing is shared any more.
+
+    Where two models compute in other ways what is shared again behind, that is no difference.
+    """
     known = set(a.keys.values())
-    name = next((n for n, key in b.keys.items() if key not in known), "")
-    return f"{b.producers[name].op_type} {b.producers[name].name or name!r}" if name in b.producers else ""
+    lost: set[str] = set()
+    readers: dict[str, list[str]] = {}
+    for name in reversed(b.producers):
+        if name in b.keys and b.keys[name] not in known and all(r in lost for r in readers.get(name, ())):
+            lost.add(name)
+        for read in captured_names(b.producers[name]):
+            readers.setdefault(read, []).append(name)
+    name = next((n for n in b.producers if n in lost), "")
+    return f"{b.producers[name].op_type} {b.producers[name].name or name!r}" if name else ""
 
 
 def _same(a: Item, b: Item) -> bool:

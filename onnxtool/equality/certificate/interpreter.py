@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.field import ONE, Field
+from onnxtool.model.proto_nodes import all_nodes
 
 Array = np.ndarray
 Attributes = dict[str, Any]
@@ -64,6 +65,7 @@ class Value:
         tag: how it came to be, where canonical forms ask.
         number: of elements that depend on no input, what they are in the tensor's own precision; a shape may follow.
         mark: what tells it from others, once asked.
+        bound: the largest magnitude that its numbers may have, where models ask for NaN.
     """
 
     data: Array
@@ -72,11 +74,13 @@ class Value:
     tag: tuple[Any, ...] = ()
     number: Array | None = None
     mark: object = None
+    bound: float | None = None
 
 
 Item = Any  # a Value, a list of them (a sequence), or None (an empty optional)
 Handler = Callable[["Interpreter", list[Item], Attributes], Any]
 _OPERATORS: dict[str, Handler] = {}
+_FOLLOWERS: list[Callable[[str, list[Item], Attributes, list[Item]], None]] = []
 
 
 def operator(*names: str) -> Callable[[Handler], Handler]:
@@ -87,6 +91,11 @@ def operator(*names: str) -> Callable[[Handler], Handler]:
         return handler
 
     return register
+
+
+def follow(follower: Callable[[str, list[Item], Attributes, list[Item]], None]) -> None:
+    """Registers what sees each operator with its inputs, attributes and outputs, in models that ask for NaN."""
+    _FOLLOWERS.append(follower)
 
 
 def moves(kind: str) -> bool:
@@ -131,6 +140,8 @@ class Interpreter:
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
         self._draws, self._memory = 0, memory
         self._singles = {0, 1, field.p - 1}
+        nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
+        self._asks = any(n.op_type in ("IsNaN", "IsInf") for n in all_nodes(nodes))
 
     def run(self, feeds: Mapping[str, Item]) -> dict[str, Item]:
         """The outputs by name.
@@ -200,7 +211,9 @@ class Interpreter:
 
     def _constant(self, name: str, array: Array) -> Value:
         if name in self._constants:
-            return self.symbol(self._constants[name].reshape(array.shape), array.dtype)
+            value = self.symbol(self._constants[name].reshape(array.shape), array.dtype)
+            value.bound = float(np.abs(array.astype(np.float64)).max(initial=0.0)) if is_float(array.dtype) else None
+            return value
         return exact(array)
 
     def _node(self, node: onnx.NodeProto, env: dict[str, Item], outer: Attributes) -> list[Item]:
@@ -226,7 +239,11 @@ class Interpreter:
             raise
         except (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError) as error:
             raise NotCoveredError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
-        return list(found) if isinstance(found, tuple) else [found]
+        outputs = list(found) if isinstance(found, tuple) else [found]
+        if self._asks:
+            for follower in _FOLLOWERS:
+                follower(node.op_type, inputs, attributes, outputs)
+        return outputs
 
     def _remembered(self, node: onnx.NodeProto, inputs: list[Item], attributes: Attributes) -> Any:
         """One operator's outputs; those of a costly one are kept, and found again by marks of its inputs."""
@@ -658,6 +675,7 @@ __all__ = [
     "NotCoveredError",
     "Value",
     "exact",
+    "follow",
     "is_float",
     "moves",
     "operator",

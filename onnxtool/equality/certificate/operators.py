@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from onnxtool.equality.certificate.bounds import bound_of
 from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.interpreter import (
     WRAPS,
@@ -94,7 +95,17 @@ _unary("HardSwish", lambda f, x, _: _hard_swish(f, x))
 _unary("Gelu", lambda f, x, a: f.gelu(x, a.get("approximate", b"none") == b"tanh"))
 _unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.702))))))
 _unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
-_unary("IsNaN", lambda f, x, _: f.hash("IsNaN", x), BOOL)
+
+
+@operator("IsNaN", "IsInf")
+def _none(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """Known not to hold where the numbers have a bound."""
+    if bound_of(i[0]) is not None:
+        return exact(np.zeros(i[0].data.shape, bool))
+    signs = (a.get("detect_negative", 1), a.get("detect_positive", 1))
+    return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), attributes=signs), BOOL)
+
+
 _unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
 
 
