@@ -23,7 +23,7 @@ from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, IN
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_trees
-from onnxtool.conversion.sklearn.precision import comparing_doubles
+from onnxtool.conversion.sklearn.precision import adding_floats, comparing_doubles
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
@@ -250,7 +250,8 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
         operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
         operator.raw_operator = copy_with(operator.raw_operator, missing=np.nan)
     try:
-        convert_xgboost(scope, operator, container)
+        with adding_floats(type(container)):
+            convert_xgboost(scope, operator, container)
         if several:
             names = (o.full_name for o in (operator.outputs[0], *outputs))
             give_labels(NodeWriter(scope, operator, container), *names)

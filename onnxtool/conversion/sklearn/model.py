@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec, row_width
 from onnxtool.options.convert import ConvertOptions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 Compute = Callable[[Any], Any]
 _OF_CLASSES = ("probabilities", "scores")
@@ -127,6 +130,19 @@ class SklearnModel(SourceModel):
                 return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
         except Exception as error:
             raise InputError(f"the estimator fails to run: {one_line(error)}") from error
+
+    def operator_trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:  # noqa: ARG002
+        """The estimator's formulas, from its own attributes.
+
+        Raises:
+            UnsupportedError: a step has no exact form here.
+        """
+        from onnxtool.conversion.sklearn.operator_trace import operator_trace
+
+        try:
+            return operator_trace(self.estimator, self.inputs, self.outputs, self.columns)
+        except (AttributeError, ValueError, TypeError, LookupError) as error:  # what other versions have otherwise
+            raise UnsupportedError(f"its attributes have no exact form here: {one_line(error, 120)}") from error
 
     def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows on which two classes or two neighbours tie, replaced by rows on which none do: there, rounding or the

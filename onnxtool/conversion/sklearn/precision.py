@@ -158,6 +158,23 @@ def comparing_doubles(container: type) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def adding_floats(container: type) -> Iterator[None]:
+    """Inside the block, the leaves of ensembles that a library adds are float32, as XGBoost's are: it reads them from a
+    text with nine digits of each.
+    """
+    plain = container.add_node  # type: ignore[attr-defined]
+
+    def add_node(self: Any, kind: str, *arguments: Any, **attributes: Any) -> Any:
+        for name in _NUMBERS[1:] if kind in TREES else ():
+            if attributes.get(name) is not None:
+                attributes[name] = np.asarray(attributes[name], np.float32).astype(np.float64).ravel().tolist()
+        return plain(self, kind, *arguments, **attributes)
+
+    with replaced(container, "add_node", add_node):
+        yield
+
+
 PATCH = Patch("skl2onnx", "", "skl2onnx 1.20 rounds trees or does not, whatever their source does", _applied)
 
 

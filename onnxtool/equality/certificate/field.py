@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +37,30 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(
 
 Array = np.ndarray
 ONE = np.array(1, np.int64)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The nodes of trees at which a column is compared with a number.
+
+    Attributes:
+        nodes: which of all nodes, that is leaves too.
+        features: the column of each.
+        largest: the largest float of the column's type that goes the lower way; NaN where none does.
+        missing_low: whether a missing value goes that way.
+        low, high: where the two ways lead.
+        levels: places in `nodes`, those that nothing leads to first.
+        count: of all nodes.
+    """
+
+    nodes: Array
+    features: Array
+    largest: Array
+    missing_low: Array
+    low: Array
+    high: Array
+    levels: Sequence[Array]
+    count: int
 
 
 class Field:
@@ -452,6 +477,21 @@ class Field:
         variance = self.mean(self.mul(centred, centred), axes, keepdims=True)
         return self.div(centred, self.sqrt(self.add(variance, self.from_float(epsilon))))
 
+    def reached(self, x: Array, trees: Decisions) -> Array:
+        """[rows, nodes]: whether each row comes to each node, as 0 or 1.
+
+        Args:
+            x: [rows, columns].
+            trees: their decisions.
+        """
+        lower = self.hash("lower", x[:, trees.features], self.from_float(trees.largest), trees.missing_low)
+        found = np.ones((x.shape[0], trees.count), np.int64)
+        for level in trees.levels:
+            here, low = found[:, trees.nodes[level]], lower[:, level]
+            found[:, trees.low[level]] = self.mul(here, low)
+            found[:, trees.high[level]] = self.mul(here, self.sub(ONE, low))
+        return found
+
     def take(self, table: Array, indices: Array, axis: int = 0) -> Array:
         """Rows of a table for indices that are elements: a function of the index and of all rows.
 
@@ -464,4 +504,4 @@ class Field:
         return self.hash("take", columns, indices.reshape(*(1,) * axis, *indices.shape, *(1,) * len(behind)))
 
 
-__all__ = ["ONE", "Field"]
+__all__ = ["ONE", "Decisions", "Field"]

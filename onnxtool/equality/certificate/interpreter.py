@@ -18,7 +18,7 @@ from onnxtool.model.proto_nodes import all_nodes
 Array = np.ndarray
 Attributes = dict[str, Any]
 _MOST_STEPS, _SMALL = 1300, 16
-_DOMAINS = ("", "ai.onnx", "com.microsoft")
+_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 # Operators that only move elements, with the inputs whose elements they move.
 _MOVES: dict[str, tuple[int, ...]] = {
@@ -209,6 +209,10 @@ class Interpreter:
                 found.setdefault(i, []).append(name)
         return found
 
+    def constant(self, name: str, array: Array) -> Array:
+        """Floats that an operator has as an attribute, as elements: those that stand for them, or their own."""
+        return self._constants[name] if name in self._constants else self.field.from_float(array)
+
     def _constant(self, name: str, array: Array) -> Value:
         if name in self._constants:
             value = self.symbol(self._constants[name].reshape(array.shape), array.dtype)
@@ -225,6 +229,8 @@ class Interpreter:
                     attributes[a.name] = outer[a.ref_attr_name]
             else:
                 attributes[a.name] = helper.get_attribute_value(a)
+        if node.op_type in TREES:
+            attributes["_name"] = node.output[-1]
         key = (node.domain, node.op_type)
         if key in self._functions:
             return self._function(self._functions[key], inputs, attributes)
@@ -640,6 +646,7 @@ def _type_of(value: Item) -> onnx.TypeProto:
 _DRAWS = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 )
+TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 WRAPS = ("wraps",)  # the tag of integers that arithmetic made: beyond their type they wrap around
 _WRAPPING = frozenset(
     ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Einsum", "CumSum", "ReduceSum", "ReduceProd")
@@ -669,6 +676,7 @@ _ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessO
 
 __all__ = [
     "ONE",
+    "TREES",
     "WRAPS",
     "Interpreter",
     "Item",

@@ -11,7 +11,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, exact, is_float
+from onnxtool.equality.certificate.interpreter import TREES, Interpreter, NotCoveredError, exact, is_float
+from onnxtool.equality.certificate.trees import leaf_weights
 from onnxtool.report.certificate import ConstantStep, RoundedConstant
 
 Array = np.ndarray
@@ -167,6 +168,10 @@ class Constants:
             try:
                 if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul") and node.domain == "":
                     found = self._product(node, producers)
+                elif node.op_type in TREES:
+                    found = _Linear(f"{node.output[-1]}.weights", None, (-1,), 1, 1)
+                elif node.op_type == "Cast" and node.input[0] in states:
+                    found = states[node.input[0]]
                 elif node.op_type in _AFFINE and node.domain == "":
                     found = self._step(node, states)
                 else:
@@ -174,7 +179,7 @@ class Constants:
             except NotCoveredError:
                 continue
             if found is not None:
-                states[node.output[0]] = found
+                states[node.output[-1]] = found
 
     def _product(self, node: onnx.NodeProto, producers: Mapping[str, onnx.NodeProto]) -> _Linear | None:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -266,6 +271,10 @@ def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
     found = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
     for node in model.graph.node:
+        if node.op_type in TREES:
+            found[f"{node.output[-1]}.weights"] = leaf_weights(
+                {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            )
         if node.op_type != "Constant" or not node.attribute:
             continue
         held = node.attribute[0]

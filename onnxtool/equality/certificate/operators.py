@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from onnxtool.equality.certificate import trees
 from onnxtool.equality.certificate.bounds import bound_of
 from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.interpreter import (
@@ -26,6 +27,9 @@ from onnxtool.equality.certificate.recurrent import recurrent_layer
 
 BOOL = np.dtype(bool)
 operator("LSTM", "GRU", "RNN")(recurrent_layer)
+operator("TreeEnsembleRegressor")(trees.regressor)
+operator("TreeEnsembleClassifier")(trees.classifier)
+operator("ArrayFeatureExtractor")(trees.extracted)
 
 
 def register() -> None:
@@ -80,8 +84,6 @@ for _name in (
 _unary("Neg", lambda f, x, _: f.neg(x))
 _unary("Reciprocal", lambda f, x, _: f.inverse(x))
 _unary("Exp", lambda f, x, _: f.exp(x))
-_unary("Abs", lambda f, x, _: f.abs(x))
-_unary("Sigmoid", lambda f, x, _: f.sigmoid(x))
 _unary("Tanh", lambda f, x, _: f.tanh(x))
 _unary("LeakyRelu", lambda f, x, a: _leaky(f, x, f.scalar(_float(a, "alpha", 0.01))))
 _unary("Elu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0)))
@@ -107,6 +109,16 @@ def _none(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 
 _unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
+
+
+@operator("Sigmoid")
+def _sigmoid(m: Interpreter, i: list[Item], _: Attributes) -> Value:
+    return m.symbol(m.field.sigmoid(m.elements(i[0])), i[0].dtype, ("positive",))
+
+
+@operator("Abs")
+def _abs(m: Interpreter, i: list[Item], _: Attributes) -> Value:
+    return i[0] if i[0].tag == ("positive",) else m.symbol(m.field.abs(m.elements(i[0])), i[0].dtype)
 
 
 def _binary(name: str, f: Callable[[Field, Array, Array], Array], dtype: Any = None) -> None:
@@ -297,7 +309,7 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
             return m.symbol(x, target)
     elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i" and value.tag != WRAPS:
         return m.symbol(x, target, value.tag)
-    elif value.tag[:1] == ("whole",) and target == value.tag[1]:
+    elif value.tag[:1] == ("whole",) and target.kind == value.tag[1].kind and target.itemsize >= value.tag[1].itemsize:
         return m.symbol(x, target)
     return m.symbol(f.hash("Cast", x, attributes=(target.name, source.name, a.get("saturate", 1))), target)
 

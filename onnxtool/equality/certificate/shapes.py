@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from onnxtool.equality.certificate.field import Array, Field
+from onnxtool.equality.certificate.field import Array, Decisions, Field
 
 _ZERO = np.int64(0)
 
@@ -131,6 +131,9 @@ class Shapes(Field):
         groups: int = 1,
     ) -> Array:
         return _of([x.shape[0], weight.shape[1] * groups, *size])
+
+    def reached(self, x: Array, trees: Decisions) -> Array:
+        return _of([x.shape[0], trees.count])
 
     def take(self, table: Array, indices: Array, axis: int = 0) -> Array:
         return _of([*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]])

@@ -1,0 +1,209 @@
+"""Certificates of estimators: the file held against formulas and trees read from the estimator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper, numpy_helper
+
+pytest.importorskip("sklearn")
+from sklearn import datasets, ensemble, linear_model, neural_network, preprocessing, svm, tree
+from sklearn.pipeline import make_pipeline
+
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.sklearn.traced_trees import TracedColumn, decided, to_float32
+from onnxtool.equality.certificate.sources import certify_source
+from onnxtool.report.certificate import CertificateReport
+
+DIABETES = datasets.load_diabetes(return_X_y=True)
+IRIS = datasets.load_iris(return_X_y=True)
+CANCER = datasets.load_breast_cancer(return_X_y=True)
+SCALE = preprocessing.StandardScaler
+
+
+def boosters() -> dict[str, tuple[Any, Any]]:
+    xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
+    few = {"n_estimators": 3, "max_depth": 3}
+    return {
+        "xgboost": (make_pipeline(SCALE(), xgboost.XGBRegressor(**few)), DIABETES),
+        "xgboost of two": (xgboost.XGBClassifier(**few), CANCER),
+        "xgboost of three": (xgboost.XGBClassifier(**few), IRIS),
+        "lightgbm": (make_pipeline(SCALE(), lightgbm.LGBMRegressor(**few, verbose=-1)), DIABETES),
+        "lightgbm of two": (lightgbm.LGBMClassifier(**few, verbose=-1), CANCER),
+        "lightgbm of three": (lightgbm.LGBMClassifier(**few, verbose=-1), IRIS),
+    }
+
+
+FITTED: dict[str, tuple[Any, Any]] = {
+    "ridge": (make_pipeline(SCALE(), linear_model.Ridge()), DIABETES),
+    "lasso": (make_pipeline(preprocessing.RobustScaler(), linear_model.Lasso()), DIABETES),
+    "logistic of two": (make_pipeline(SCALE(), linear_model.LogisticRegression()), CANCER),
+    "logistic of three": (make_pipeline(preprocessing.MinMaxScaler(), linear_model.LogisticRegression()), IRIS),
+    "linear svm": (make_pipeline(preprocessing.MaxAbsScaler(), svm.LinearSVC()), IRIS),
+    "perceptron": (make_pipeline(SCALE(), neural_network.MLPClassifier((4,), max_iter=5000, solver="lbfgs")), IRIS),
+    "scaler": (preprocessing.MinMaxScaler(clip=True), IRIS),
+    "tree": (tree.DecisionTreeClassifier(max_depth=3), IRIS),
+    "forest": (make_pipeline(SCALE(), ensemble.RandomForestRegressor(3, max_depth=3)), DIABETES),
+    "forest of two": (
+        make_pipeline(preprocessing.MinMaxScaler(), ensemble.RandomForestClassifier(3, max_depth=3)),
+        CANCER,
+    ),
+    "random trees": (make_pipeline(SCALE(), ensemble.ExtraTreesClassifier(3, max_depth=3)), IRIS),
+    "boosting": (make_pipeline(SCALE(), ensemble.GradientBoostingRegressor(n_estimators=3)), DIABETES),
+    "boosting of three": (ensemble.GradientBoostingClassifier(n_estimators=2), IRIS),
+    "histograms": (make_pipeline(SCALE(), ensemble.HistGradientBoostingRegressor(max_iter=3)), DIABETES),
+}
+
+
+def certified(estimator: Any, model: onnx.ModelProto) -> CertificateReport:
+    source = open_source(estimator)
+    feeds = {source.inputs[0].name: np.zeros((2, estimator.n_features_in_))}
+    return certify_source(source, ir.from_proto(model), [feeds])
+
+
+def converted(estimator: Any, data: Any, folder: Path) -> onnx.ModelProto:
+    output = folder / "m.onnx"
+    assert convert(estimator.fit(*data), output).ok
+    return onnx.load(output)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_files_of_estimators_are_certified(name: str, tmp_path: Path) -> None:
+    estimator, data = FITTED[name]
+    report = certified(estimator, converted(estimator, data, tmp_path))
+    assert report.verdict == "certified", report.reason
+
+
+@pytest.mark.parametrize(
+    "name", [f"{package}{of}" for package in ("xgboost", "lightgbm") for of in ("", " of two", " of three")]
+)
+def test_files_of_boosters_are_certified(name: str, tmp_path: Path) -> None:
+    estimator, data = boosters()[name]
+    report = certified(estimator, converted(estimator, data, tmp_path))
+    assert report.verdict == "certified", report.reason
+
+
+def trees_of(model: onnx.ModelProto) -> tuple[onnx.NodeProto, dict[str, onnx.AttributeProto]]:
+    node = next(n for n in model.graph.node if n.op_type.startswith("TreeEnsemble"))
+    return node, {a.name: a for a in node.attribute}
+
+
+def first_split(given: dict[str, onnx.AttributeProto]) -> int:
+    return next(i for i, mode in enumerate(given["nodes_modes"].strings) if mode != b"LEAF")
+
+
+def next_number(attribute: onnx.AttributeProto, place: int) -> None:
+    numbers = numpy_helper.to_array(attribute.t).copy()
+    numbers[place] = np.nextafter(numbers[place], np.inf)
+    attribute.t.CopyFrom(numpy_helper.from_array(numbers, attribute.t.name))
+
+
+def another_threshold(given: dict[str, onnx.AttributeProto]) -> None:
+    next_number(given["nodes_values_as_tensor"], first_split(given))
+
+
+def another_leaf(given: dict[str, onnx.AttributeProto]) -> None:
+    next_number(given["class_weights_as_tensor" if "class_ids" in given else "target_weights_as_tensor"], 1)
+
+
+def another_comparison(given: dict[str, onnx.AttributeProto]) -> None:
+    place = first_split(given)
+    turned = {b"BRANCH_LEQ": b"BRANCH_LT", b"BRANCH_LT": b"BRANCH_LEQ"}
+    given["nodes_modes"].strings[place] = turned[given["nodes_modes"].strings[place]]
+
+
+def another_feature(given: dict[str, onnx.AttributeProto]) -> None:
+    place = first_split(given)
+    given["nodes_featureids"].ints[place] = (given["nodes_featureids"].ints[place] + 1) % 3
+
+
+def swapped_branches(given: dict[str, onnx.AttributeProto]) -> None:
+    place, ways = first_split(given), (given["nodes_truenodeids"].ints, given["nodes_falsenodeids"].ints)
+    ways[0][place], ways[1][place] = ways[1][place], ways[0][place]
+
+
+def another_way_of_missing(given: dict[str, onnx.AttributeProto]) -> None:
+    place = first_split(given)
+    missing = given["nodes_missing_value_tracks_true"].ints
+    missing[place] = 1 - missing[place]
+
+
+MUTANTS = (
+    another_threshold,
+    another_leaf,
+    another_comparison,
+    another_feature,
+    swapped_branches,
+    another_way_of_missing,
+)
+
+
+@pytest.mark.parametrize("mutate", MUTANTS)
+@pytest.mark.parametrize("name", ["tree", "forest", "forest of two", "boosting", "histograms"])
+def test_no_changed_tree_is_certified(
+    name: str, mutate: Callable[[dict[str, onnx.AttributeProto]], None], tmp_path: Path
+) -> None:
+    estimator, data = FITTED[name]
+    model = converted(estimator, data, tmp_path)
+    mutate(trees_of(model)[1])
+    assert certified(estimator, model).verdict != "certified"
+
+
+@pytest.mark.parametrize("mutate", MUTANTS)
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm of two"])
+def test_no_changed_tree_of_a_booster_is_certified(
+    name: str, mutate: Callable[[dict[str, onnx.AttributeProto]], None], tmp_path: Path
+) -> None:
+    estimator, data = boosters()[name]
+    model = converted(estimator, data, tmp_path)
+    mutate(trees_of(model)[1])
+    assert certified(estimator, model).verdict != "certified"
+
+
+@pytest.mark.parametrize("name", ["ridge", "logistic of two", "linear svm", "perceptron", "scaler"])
+def test_no_weight_in_another_last_bit_is_certified(name: str, tmp_path: Path) -> None:
+    estimator, data = FITTED[name]
+    model = converted(estimator, data, tmp_path)
+    weights = [w for w in model.graph.initializer if w.data_type == onnx.TensorProto.DOUBLE]
+    for weight in weights:
+        before, numbers = onnx.TensorProto.FromString(weight.SerializeToString()), numpy_helper.to_array(weight).copy()
+        numbers.reshape(-1)[0] = np.nextafter(numbers.reshape(-1)[0], np.inf)
+        weight.CopyFrom(numpy_helper.from_array(numbers, weight.name))
+        assert certified(estimator, model).verdict != "certified", weight.name
+        weight.CopyFrom(before)
+
+
+def test_trees_behind_a_scaler_in_float32_are_not_certified(tmp_path: Path) -> None:
+    """It rounds before it compares; the source does not."""
+    estimator, data = FITTED["forest"]
+    model = converted(estimator, data, tmp_path)
+    node, _ = trees_of(model)
+    node.input[0] = "narrow"
+    model.graph.node.insert(0, helper.make_node("Cast", ["X"], ["narrow"], to=onnx.TensorProto.FLOAT))
+    assert certified(estimator, model).verdict != "certified"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pulled_back_thresholds_are_the_last_number_that_passes(strict: bool, dtype: str) -> None:
+    generator = np.random.default_rng(0)
+    thresholds = np.concatenate([generator.normal(size=50) * 10.0 ** generator.integers(-8, 8, 50), [0.0, 1e-45]])
+    column = TracedColumn("x", 0, (lambda x: x - 0.3, lambda x: x / 7.7, to_float32))
+    kind = np.dtype(dtype)
+    found = decided(column, thresholds, strict, kind)
+    above = np.nextafter(found.astype(kind), kind.type(np.inf)).astype(np.float64)
+    passes = np.less if strict else np.less_equal
+    assert passes(column.value(found), thresholds).all()
+    assert not passes(column.value(above), thresholds).any()
+
+
+def test_a_threshold_that_nothing_passes_is_none() -> None:
+    column = TracedColumn("x", 0, (lambda x: np.clip(x, 0.0, 1.0),))
+    assert np.isnan(decided(column, np.array([-0.5]), False, np.dtype("float64"))).all()
+    assert decided(column, np.array([2.0]), False, np.dtype("float64")) == np.inf
