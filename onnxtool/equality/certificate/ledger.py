@@ -308,7 +308,8 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
         candidates = by_size.get(constant.size, [])
         best = _nearest(name, constant, a.known, [n for n in candidates if a.known[n].derived], ())
         if best is None:
-            best = _nearest(name, constant, a.known, candidates, single)
+            # Products of doubles are rounded to doubles here: x / 3 * 3 may be a step beside x.
+            best = _nearest(name, constant, a.known, candidates, () if constant.dtype == np.float64 else single)
         if best is None and (joined := _side_by_side(constant, a, single)):
             best = _nearest(name, constant, a.known, [joined], ())
         if best is not None:

@@ -179,6 +179,19 @@ def test_no_weight_in_another_last_bit_is_certified(name: str, tmp_path: Path) -
         weight.CopyFrom(before)
 
 
+def test_a_leaf_that_is_a_product_of_its_mean_is_not_certified(tmp_path: Path) -> None:
+    """x / 3 * 3 may be the next number beside x: then that is no expression of the leaf."""
+    estimator, data = FITTED["forest of two"]
+    model = converted(estimator, data, tmp_path)
+    leaves = trees_of(model)[1]["class_weights_as_tensor"]
+    numbers = numpy_helper.to_array(leaves.t)
+    others = numbers / 3 * 3
+    if (others == numbers).all():  # by chance
+        others = np.nextafter(numbers, 2.0)
+    leaves.t.CopyFrom(numpy_helper.from_array(others, leaves.t.name))
+    assert certified(estimator, model).verdict != "certified"
+
+
 def test_trees_behind_a_scaler_in_float32_are_not_certified(tmp_path: Path) -> None:
     """It rounds before it compares; the source does not."""
     estimator, data = FITTED["forest"]
