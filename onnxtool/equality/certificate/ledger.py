@@ -13,7 +13,11 @@ from onnx import helper, numpy_helper
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import TREES, Interpreter, NotCoveredError, exact, is_float
 from onnxtool.equality.certificate.trees import leaf_weights
+from onnxtool.errors import OnnxToolError
+from onnxtool.model.cut_model import cut_model
 from onnxtool.report.certificate import ConstantStep, RoundedConstant
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.session import EXACT
 
 Array = np.ndarray
 _PREFIX = "onnxtool.certificate."
@@ -106,6 +110,17 @@ class Constants:
         """Add constants side by side, each times its factor; the name."""
         names = [self._emit("Mul", (p.source, p.factor)) if p.factor else p.source for p in parts]
         return self._emit("Concat", names, axis=axis)
+
+    def by_runtime(self, names: Sequence[str]) -> dict[str, Array]:
+        """What the runtime makes of constants that follow from others: its cosine is not numpy's to the last bit."""
+        needed = set(names)
+        nodes = []
+        for node in reversed(self.model.graph.node):
+            if needed & set(node.output):
+                nodes.append(node)
+                needed |= set(node.input)
+        cut = cut_model(self.model, [o for n in nodes for o in n.output], {}, names)
+        return OnnxRunner.open(cut, EXACT).run({})
 
     def _add(self, node: onnx.NodeProto) -> bool:
         """Work a node out where all it reads is known."""
@@ -301,20 +316,49 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
         if known.number.dtype == np.float64 and known.number.size:
             by_size.setdefault(known.number.size, []).append(name)
     single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX)]
-    found = []
+    found, open_ones = [], {}
     for name, constant in constants_of(b).items():
         if not is_float(constant.dtype) or not constant.size or (constant.dtype.name, constant.tobytes()) in own:
             continue
         candidates = by_size.get(constant.size, [])
         best = _nearest(name, constant, a.known, [n for n in candidates if a.known[n].derived], ())
+        # Products of doubles are rounded to doubles here: x / 3 * 3 may be a step beside x.
+        factors = () if constant.dtype == np.float64 else single
         if best is None:
-            # Products of doubles are rounded to doubles here: x / 3 * 3 may be a step beside x.
-            best = _nearest(name, constant, a.known, candidates, () if constant.dtype == np.float64 else single)
-        if best is None and (joined := _side_by_side(constant, a, single)):
+            best = _nearest(name, constant, a.known, candidates, factors)
+        if best is None and (joined := _side_by_side(constant, a, factors)):
             best = _nearest(name, constant, a.known, [joined], ())
         if best is not None:
             found.append(best)
-    return found
+        else:
+            open_ones[name] = constant
+    return found + _folded(a, open_ones, by_size)
+
+
+def _folded(
+    a: Constants, constants: Mapping[str, Array], by_size: Mapping[int, Sequence[str]]
+) -> list[RoundedConstant]:
+    """Of constants those that the runtime makes of A's, bit for bit."""
+    close = {
+        (name, candidate)
+        for name, constant in constants.items()
+        for candidate in by_size.get(constant.size, ())
+        if a.known[candidate].derived
+        and not candidate.startswith(_PREFIX)
+        and np.allclose(a.known[candidate].stepwise.reshape(-1), _wide(constant).reshape(-1), rtol=1e-3, atol=1e-5)
+    }
+    try:
+        made = a.by_runtime(sorted({candidate for _, candidate in close})) if close else {}
+    except OnnxToolError:
+        return []
+    found = {}
+    for name, candidate in sorted(close):
+        constant, number = constants[name], a.known[candidate].number.reshape(-1)
+        if made[candidate].dtype == constant.dtype and made[candidate].tobytes() == constant.tobytes():
+            ulp = np.maximum(np.spacing(np.abs(constant.reshape(-1))).astype(np.float64), 1e-300)
+            off = np.abs(_wide(constant).reshape(-1) - number) / ulp
+            found[name] = RoundedConstant(name, candidate, "", float(off.max(initial=0.0)))
+    return list(found.values())
 
 
 def _nearest(
@@ -327,7 +371,7 @@ def _nearest(
             if factors:
                 for factor in factors:
                     by = float(known[factor].number.reshape(()))
-                    if abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
+                    if np.isfinite(by) and abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
                         ulps = _distance(flat, number * by, (number * by).astype(kind).astype(np.float64), kind)
                         if ulps is not None:
                             return RoundedConstant(name, candidate, factor, ulps)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool.equality.certificate.certify import certify, only_change
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter, Value
+from onnxtool.equality.certificate.ledger import Constants
 from onnxtool.equality.certificate.models import certify_models
 from onnxtool.model import io
 
@@ -171,6 +172,19 @@ def test_projections_side_by_side() -> None:
         changed = [p.copy() for p in parts]
         changed[k][1, 2] = np.nextafter(changed[k][1, 2], np.float32(9))
         assert certify(apart, joined(changed)).verdict == "not tested"
+
+
+def test_what_the_runtime_makes_of_constants() -> None:
+    """Its cosine, to the last bit."""
+    weights = {"k": np.arange(64, dtype=np.int64).reshape(4, 16), "step": np.float32(0.7390625).reshape(())}
+    nodes = "f = Cast<to = 1>(k) a = Mul(f, step) c = Cos(a) y = MatMul(x, c)"
+    apart = model(nodes, weights)
+    table = Constants(apart).by_runtime(["c"])["c"]
+    assert certify(apart, model("y = MatMul(x, c)", {"c": table})).verdict == "certified"
+    for at in range(0, 64, 9):
+        changed = table.copy()
+        changed.reshape(-1)[at] = np.nextafter(changed.reshape(-1)[at], np.float32(9))
+        assert certify(apart, model("y = MatMul(x, c)", {"c": changed})).verdict == "not tested"
 
 
 def test_a_bit_of_a_folded_weight() -> None:
