@@ -151,8 +151,21 @@ def _projected(write: TableTraceWriter, step: Estimator, table: TracedTable) -> 
     return table.after(name, None, axes.shape[1])
 
 
+def _imputed(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
+    """Gaps are filled with one number for each column; a column then rises but for its gaps."""
+    filling = np.asarray(step.statistics_)
+    gap = step.missing_values
+    if not (isinstance(gap, float) and np.isnan(gap)) or filling.dtype.kind != "f" or np.isnan(filling).any():
+        raise UnsupportedError("SimpleImputer of other gaps, or that drops columns, has no exact form here")
+    if getattr(step, "indicator_", None) is not None:
+        raise UnsupportedError("SimpleImputer(add_indicator=True) has no exact form here")
+    name = write.add("Where", write.add("IsNaN", table.name), filling, table.name)
+    return table.after(name, [lambda x, n=n: np.where(np.isnan(x), n, x) for n in filling])
+
+
 _TRANSFORMED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], TracedTable]] = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), _scaled),
+    "SimpleImputer": _imputed,
     **dict.fromkeys(("PCA", "TruncatedSVD"), _projected),
 }
 

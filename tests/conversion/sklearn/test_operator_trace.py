@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 pytest.importorskip("sklearn")
-from sklearn import datasets, ensemble, linear_model, neural_network, preprocessing, svm, tree
+from sklearn import datasets, ensemble, impute, linear_model, neural_network, preprocessing, svm, tree
 from sklearn.pipeline import make_pipeline
 
 from onnxtool.conversion.convert import convert, open_source
@@ -57,6 +57,9 @@ FITTED: dict[str, tuple[Any, Any]] = {
     "random trees": (make_pipeline(SCALE(), ensemble.ExtraTreesClassifier(3, max_depth=3)), IRIS),
     "boosting": (make_pipeline(SCALE(), ensemble.GradientBoostingRegressor(n_estimators=3)), DIABETES),
     "boosting of three": (ensemble.GradientBoostingClassifier(n_estimators=2), IRIS),
+    "histograms of two": (make_pipeline(SCALE(), ensemble.HistGradientBoostingClassifier(max_iter=3)), CANCER),
+    "filled": (make_pipeline(impute.SimpleImputer(), SCALE(), linear_model.Ridge()), DIABETES),
+    "filled trees": (make_pipeline(impute.SimpleImputer(), SCALE(), ensemble.ExtraTreesRegressor(3)), DIABETES),
     "histograms": (make_pipeline(SCALE(), ensemble.HistGradientBoostingRegressor(max_iter=3)), DIABETES),
 }
 

@@ -30,6 +30,7 @@ def fix_exported_trees(proto: onnx.ModelProto, estimator: Estimator) -> None:
     trees = [node for node in proto.graph.node if node.op_type in _TREES]
     if len(trees) == 1:
         correct(PATCHES, proto, trees[0], estimator)
+        _exact_base(trees[0], estimator)
 
 
 def _package(estimator: Estimator) -> str:
@@ -135,6 +136,18 @@ def _catboost_exponential(proto: onnx.ModelProto, _node: Any, estimator: Estimat
 def _boosting_exponential(proto: onnx.ModelProto, _node: Any, estimator: Estimator) -> None:
     if type(estimator).__name__ == "HistGradientBoostingRegressor" and estimator.loss in ("poisson", "gamma"):
         _append(proto, "Exp")
+
+
+def _exact_base(node: onnx.NodeProto, estimator: Estimator) -> None:
+    """What the sums of histogram gradient boosting begin with, as its doubles: skl2onnx 1.20 rounds them to float32."""
+    from onnx import numpy_helper
+
+    begin = np.asarray(getattr(estimator, "_baseline_prediction", ()), np.float64).ravel()
+    for attribute in node.attribute:
+        if attribute.name == "base_values_as_tensor" and np.array_equal(
+            np.array(_numbers(attribute), np.float32), begin.astype(np.float32)
+        ):
+            attribute.t.CopyFrom(numpy_helper.from_array(begin, attribute.t.name))
 
 
 def _scale(node: onnx.NodeProto, factor: float) -> None:
