@@ -246,7 +246,7 @@ class Field:
         kernel = weight.shape[2:]
         if groups < 1 or weight.shape[0] % groups or x.shape[1] != groups * weight.shape[1] or len(kernel) != rank:
             raise ValueError(f"{x.shape} by {weight.shape} in {groups} groups")
-        x = np.pad(x, [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
+        x = self.pad(x, [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
         size = [(x.shape[2 + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(rank)]
         batch, outputs, inputs = x.shape[0], weight.shape[0] // groups, weight.shape[1]
         found = np.zeros((batch, groups, outputs, int(np.prod(size))), np.int64)
@@ -261,6 +261,10 @@ class Field:
             )
             found = self.add(found, self.matmul(rows[None], columns.reshape(batch, groups, inputs * len(some), -1)))
         return found.reshape(batch, groups * outputs, *size)
+
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        """Zeros before and behind each dim."""
+        return np.pad(x, widths)
 
     def conv_transpose(
         self,

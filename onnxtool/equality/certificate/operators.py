@@ -526,19 +526,17 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         summand = f.hash("one of", x)
     elif "Lp" in kind:
         summand = f.power(f.abs(x), order) if order % 2 else f.power(x, order)
-    inside = np.pad(
-        np.ones(x.shape[2:], np.int64),
-        [(pads[d], pads[rank + d]) for d in range(rank)],
-        constant_values=a.get("count_include_pad", 0),
-    )
-    inside = np.pad(inside, [(0, ends[d] - pads[rank + d]) for d in range(rank)])
-    summand = np.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
-    size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(inside.shape)]
-    total, count = np.zeros((*x.shape[:2], *size), np.int64), np.zeros(size, np.int64)
-    for at in np.ndindex(*kernel):
-        window = tuple(f.window(at, size, strides, dilations))
-        total, count = f.add(total, summand[(slice(None), slice(None), *window)]), count + inside[window]
+    summand = f.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
+    size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
+    windows = [tuple(f.window(at, size, strides, dilations)) for at in np.ndindex(*kernel)]
+    total = np.zeros((*x.shape[:2], *size), np.int64)
+    for window in windows:
+        total = f.add(total, summand[(slice(None), slice(None), *window)])
     if "Average" in kind:
+        padded = [(pads[d], pads[rank + d]) for d in range(rank)]
+        inside = np.pad(np.ones(x.shape[2:], np.int64), padded, constant_values=a.get("count_include_pad", 0))
+        inside = np.pad(inside, [(0, ends[d] - pads[rank + d]) for d in range(rank)])
+        count = np.sum([inside[window] for window in windows], axis=0)
         total = f.mul(total, f.inverse(f.from_int(count)))
     elif "Lp" in kind:
         total = f.sqrt(total) if order == 2 else f.hash("root", total, attributes=order)
@@ -638,7 +636,7 @@ def _softmax(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _lrn(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, size = m.field, m.elements(i[0]), a["size"]
     before = (size - 1) // 2
-    square = np.pad(f.mul(x, x), [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
+    square = f.pad(f.mul(x, x), [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
     total = f.sum(np.stack([square[:, k : k + x.shape[1]] for k in range(size)]), 0)
     scale = f.div(f.mul(total, f.from_float(_float(a, "alpha", 1e-4))), f.from_int(size))
     base = f.add(scale, f.from_float(_float(a, "bias", 1.0)))

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from onnxtool.equality.certificate.field import Array
+from onnxtool.equality.certificate.field import Array, Field
 from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, Value, is_float, moves
 from onnxtool.equality.certificate.ledger import constants_of
 from onnxtool.equality.certificate.shapes import Shapes
@@ -39,6 +39,8 @@ class _Reads(Shapes):
         self._count, self._next = count, count + 1
         self._computed: list[tuple[int, list[Array]]] = []
         self._read: list[Array] = []
+
+    pad = Field.pad
 
     def mark(self, array: object) -> None:
         """All elements of an array are read."""
@@ -89,7 +91,7 @@ _TOGETHER = frozenset(
     )
 )
 for _name in vars(Shapes):
-    if not _name.startswith("_") and _name not in ("draw", "scalar", "from_int", "from_float"):
+    if not _name.startswith("_") and _name not in ("draw", "scalar", "from_int", "from_float", "pad"):
         setattr(_Reads, _name, _following(_name))
 
 
