@@ -266,6 +266,10 @@ class Field:
         """Zeros before and behind each dim."""
         return np.pad(x, widths)
 
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        """One behind the other, along a dim."""
+        return np.concatenate(arrays, axis)
+
     def conv_transpose(
         self,
         x: Array,

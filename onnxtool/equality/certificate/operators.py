@@ -708,7 +708,7 @@ def _one_hot(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _concat(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     if all(v.exact for v in i):
         return exact(np.concatenate([v.data for v in i], a["axis"]))
-    return m.symbol(np.concatenate([m.elements(v) for v in i], a["axis"]), i[0].dtype)
+    return m.symbol(m.field.concat([m.elements(v) for v in i], a["axis"]), i[0].dtype)
 
 
 @operator("QuantizeLinear")

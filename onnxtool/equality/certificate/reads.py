@@ -18,7 +18,7 @@ import onnx
 from onnx import helper
 
 from onnxtool.equality.certificate.field import Array, Field
-from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, Value, is_float, moves
+from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value, is_float, moves
 from onnxtool.equality.certificate.ledger import constants_of
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes
@@ -40,7 +40,7 @@ class _Reads(Shapes):
         self._computed: list[tuple[int, list[Array]]] = []
         self._read: list[Array] = []
 
-    pad = Field.pad
+    pad, concat = Field.pad, Field.concat  # which move elements
 
     def mark(self, array: object) -> None:
         """All elements of an array are read."""
@@ -91,7 +91,7 @@ _TOGETHER = frozenset(
     )
 )
 for _name in vars(Shapes):
-    if not _name.startswith("_") and _name not in ("draw", "scalar", "from_int", "from_float", "pad"):
+    if not _name.startswith("_") and _name not in ("draw", "scalar", "from_int", "from_float", "pad", "concat"):
         setattr(_Reads, _name, _following(_name))
 
 
@@ -110,38 +110,43 @@ class ReadElements:
         floats = [n for n, x in self.constants.items() if is_float(x.dtype)]
         # Whole numbers may be places in a table: one that is followed is no place, so each is followed alone.
         self._groups = [g for g in (floats, *([n] for n in self.constants if n not in floats)) if g]
+        self._deciding: set[str] = set()
 
     def at(self, sizes: Sizes) -> dict[str, Array] | None:
         """Of each constant, which elements are read; None where the model does not take the sizes."""
-        found = {}
-        for names in self._groups:
+        if self._run(Shapes(), {}, sizes) is None:
+            return None
+        found = {n: np.ones(self.constants[n].size, bool) for n in self._deciding}
+        pending, self._groups = self._groups, []
+        while pending:
+            names = pending.pop()
             starts = np.cumsum([1, *(self.constants[n].size for n in names)])
             field = _Reads(int(starts[-1]) - 1)
             numbers = {
                 n: np.arange(start, start + self.constants[n].size).reshape(self.constants[n].shape)
                 for n, start in zip(names, starts, strict=False)
             }
-            try:
-                outputs = Interpreter(self._model, field, numbers).run(self._feeds(sizes))
-            except NotCoveredError:
-                if is_float(self.constants[names[0]].dtype) or self.at_all(sizes) is False:
-                    return None
-                found[names[0]] = np.ones(self.constants[names[0]].size, bool)  # its numbers decide a shape
+            outputs = self._run(field, numbers, sizes)
+            if outputs is None and len(names) > 1:
+                pending += [[n] for n in names]
                 continue
-            for value in outputs.values():
+            if outputs is None:  # its numbers decide a shape
+                self._deciding.update(names)
+                found[names[0]] = np.ones(self.constants[names[0]].size, bool)
+                continue
+            self._groups.append(names)
+            for value in outputs:
                 if isinstance(value, Value) and not value.exact:
                     field.mark(value.data)
             read = field.read()
             found.update({n: read[s - 1 : s - 1 + self.constants[n].size] for n, s in zip(names, starts, strict=False)})
         return found
 
-    def at_all(self, sizes: Sizes) -> bool:
-        """Whether the model takes some sizes."""
+    def _run(self, field: Shapes, numbers: dict[str, Array], sizes: Sizes) -> list[Item] | None:
         try:
-            Interpreter(self._model, Shapes()).run(self._feeds(sizes))
+            return list(Interpreter(self._model, field, numbers).run(self._feeds(sizes)).values())
         except NotCoveredError:
-            return False
-        return True
+            return None
 
     def _feeds(self, sizes: Sizes) -> dict[str, Value]:
         feeds = {}

@@ -123,6 +123,12 @@ class Shapes(Field):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return _of([n + before + behind for n, (before, behind) in zip(x.shape, widths, strict=True)])
 
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        first, k = list(arrays[0].shape), axis % arrays[0].ndim
+        if any([*x.shape[:k], *x.shape[k + 1 :]] != [*first[:k], *first[k + 1 :]] for x in arrays):
+            raise ValueError("the sizes beside a Concat differ")
+        return _of([*first[:k], sum(x.shape[k] for x in arrays), *first[k + 1 :]])
+
     def conv_transpose(
         self,
         x: Array,

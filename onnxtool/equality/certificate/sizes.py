@@ -136,7 +136,7 @@ def turning_sizes(
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
     named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 8 < n <= _BEYOND)[-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in named for keys in [*((k,) for k in usual), [*usual]]]
-    beyond = [sizes for sizes in larger if runs[0].of(sizes).outputs]
+    beyond = [sizes for sizes in larger if time.thread_time() < deadline and runs[0].of(sizes).outputs]
     largest_first = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in found)
     return [*itertools.chain(*largest_first), *beyond], None, count
 

@@ -99,6 +99,32 @@ def test_time_that_is_up_certifies_nothing() -> None:
     assert unread == "table"
 
 
+def resized(scale: float) -> onnx.ModelProto:
+    """A float constant that decides a shape, in a list of which one is taken."""
+    nodes = [
+        helper.make_node("Gather", ["scales", "first"], ["own"]),
+        helper.make_node("Resize", ["x", "", "own"], ["y"], mode="nearest"),
+    ]
+    held = {"scales": np.array([1, scale, 1], np.float32), "first": np.array([0, 1])}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", None])],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_a_constant_that_decides_a_shape_is_read() -> None:
+    model = resized(2)
+    read = ReadElements(model, model, ["scales", "first"]).at({"n": 3})
+    assert read is not None
+    assert read["scales"].all()
+    assert read["first"].all()
+    assert certify(model, resized(3)).verdict == "not tested"
+
+
 def buckets(changed: bool) -> onnx.ModelProto:
     """A table of whole numbers, cut to the length, that says which row of another table is added."""
     places = np.arange(ROWS) % 7
