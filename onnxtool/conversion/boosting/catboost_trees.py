@@ -27,24 +27,36 @@ _SIGMOIDS = ("Logloss", "CrossEntropy", "MultiClassOneVsAll")
 
 
 @dataclass
-class _Trees:
+class EnsembleAttributes:
     """The attributes of a TreeEnsembleRegressor, as they are filled."""
 
     nodes: dict[str, list[Any]] = field(default_factory=dict)
     leaves: dict[str, list[Any]] = field(default_factory=dict)
 
     def add_node(self, tree: int, number: int, **given: Any) -> None:
+        """A node by its number in its tree, with the standard's attributes without "nodes_"; a leaf's are the usual."""
         usual = {"featureids": 0, "values": 0.0, "modes": "LEAF", "truenodeids": 0, "falsenodeids": 0}
         row = {**usual, "missing_value_tracks_true": 0, **given, "treeids": tree, "nodeids": number}
         for name, value in row.items():
             self.nodes.setdefault(f"nodes_{name}", []).append(value)
 
-    def add_leaf(self, tree: int, number: int, values: list[float]) -> None:
+    def add_leaf(self, tree: int, number: int, values: Mapping[int, float]) -> None:
+        """A leaf with what it adds to each target."""
         self.add_node(tree, number)
-        for target, value in enumerate(values):
+        for target, value in values.items():
             row = {"treeids": tree, "nodeids": number, "ids": target, "weights": float(value)}
             for name, entry in row.items():
                 self.leaves.setdefault(f"target_{name}", []).append(entry)
+
+    def of_doubles(self) -> dict[str, Any]:
+        """All of them, with numbers as tensors of doubles."""
+        from onnx import TensorProto, helper
+
+        found = {**self.nodes, **self.leaves}
+        for name in ("nodes_values", "target_weights"):
+            numbers = found.pop(name)
+            found[f"{name}_as_tensor"] = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
+        return found
 
 
 def is_taken(estimator: Estimator) -> bool:
@@ -54,7 +66,9 @@ def is_taken(estimator: Estimator) -> bool:
     except Exception:  # models read from a file know less
         return False
     other = options.get("grow_policy", "SymmetricTree") != "SymmetricTree"
-    several = str(options.get("loss_function", "")).startswith(("MultiRMSE", "MultiQuantile", *_SEVERAL_LABELS))
+    several = str(options.get("loss_function", "")).startswith(
+        ("MultiRMSE", "MultiQuantile", "MultiClassOneVsAll", *_SEVERAL_LABELS)
+    )
     return bool(other or several or estimator.get_scale_and_bias()[0] != 1 or _bound(estimator) != _USUAL_BOUND)
 
 
@@ -140,7 +154,7 @@ def _classified(loss: str, sums: int, constants: list[Any], classes: list[Any], 
 
 
 def _attributes(model: Mapping[str, Any], scale: float) -> dict[str, list[Any]]:
-    trees = _Trees()
+    trees = EnsembleAttributes()
     floats = {f["feature_index"]: f for f in model["features_info"].get("float_features", ())}
 
     def split(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,14 +175,14 @@ def _attributes(model: Mapping[str, Any], scale: float) -> dict[str, list[Any]]:
     return {**trees.nodes, **trees.leaves}
 
 
-def _grown(trees: _Trees, tree: int, root: Mapping[str, Any], split: Any, scale: float) -> None:
+def _grown(trees: EnsembleAttributes, tree: int, root: Mapping[str, Any], split: Any, scale: float) -> None:
     """A tree of nodes with a left and a right one."""
     pending, following = [(0, root)], 1
     while pending:
         number, node = pending.pop()
         if "split" not in node:
             values = node["value"] if isinstance(node["value"], list) else [node["value"]]
-            trees.add_leaf(tree, number, [scale * v for v in values])
+            trees.add_leaf(tree, number, {target: scale * v for target, v in enumerate(values)})
             continue
         left, right = following, following + 1
         following += 2
@@ -176,7 +190,7 @@ def _grown(trees: _Trees, tree: int, root: Mapping[str, Any], split: Any, scale:
         pending += [(left, node["left"]), (right, node["right"])]
 
 
-def _symmetric(trees: _Trees, tree: int, root: Mapping[str, Any], split: Any, scale: float) -> None:
+def _symmetric(trees: EnsembleAttributes, tree: int, root: Mapping[str, Any], split: Any, scale: float) -> None:
     """A tree with the same split in every node of a level, the last one at the top."""
     levels = [split(s) for s in reversed(root["splits"])]
     values = np.array(root["leaf_values"], dtype=np.float64).reshape(2 ** len(levels), -1) * scale
@@ -186,4 +200,4 @@ def _symmetric(trees: _Trees, tree: int, root: Mapping[str, Any], split: Any, sc
             child = 2 ** (depth + 1) - 1 + 2 * place
             trees.add_node(tree, first + place, **level, truenodeids=child + 1, falsenodeids=child)
     for leaf, row in enumerate(values):
-        trees.add_leaf(tree, len(values) - 1 + leaf, row.tolist())
+        trees.add_leaf(tree, len(values) - 1 + leaf, dict(enumerate(row.tolist())))

@@ -14,8 +14,9 @@ import numpy as np
 
 from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
+from onnxtool.conversion.boosting.lightgbm_trees import export_lightgbm, is_written
 from onnxtool.conversion.boosting.linear_booster import add_as_step, booster_of, export_linear, is_linear, learner_of
-from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
+from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent, sums_of
 from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.patches import applied
@@ -52,6 +53,8 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         try:
             if package == "xgboost" and is_linear(model.estimator):
                 proto = export_linear(model.estimator, missing_number(model.estimator), opset)
+            elif package == "lightgbm" and is_written(model.estimator):
+                proto = export_lightgbm(model.estimator, FLOAT)
             else:
                 proto = _catboost(model.estimator) if package == "catboost" else _onnxmltools(model, package, opset)
         except OnnxToolError:
@@ -223,6 +226,9 @@ def _convert_lightgbm_step(scope: Any, operator: Any, container: Any) -> None:
     from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
 
     estimator = operator.raw_operator
+    if is_written(estimator):
+        add_as_step(scope, operator, container, export_lightgbm(estimator, DOUBLE))
+        return
     operator.raw_operator = equivalent(estimator)
     try:
         with comparing_doubles(type(container)):
@@ -298,26 +304,6 @@ def has_several_labels(estimator: Estimator) -> bool:
     learner = learner_of(booster)
     several = int(learner["learner_model_param"].get("num_target", "1")) > 1
     return booster is not estimator and several and learner["objective"]["name"] == "binary:logistic"
-
-
-def sums_of(estimator: Estimator) -> Any:
-    """A regressor with the same trees, which gives what the probabilities are made of.
-
-    Args:
-        estimator: with several labels; not changed.
-    """
-    import xgboost
-
-    model = json.loads(bytes(booster_of(estimator).save_raw("json")))
-    learner = model["learner"]
-    chances = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64))
-    begins = np.log(chances) - np.log1p(-chances)  # XGBoost keeps the probability that its sums begin with
-    learner["learner_model_param"]["base_score"] = json.dumps(begins.tolist())
-    learner["objective"] = {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}
-    found = xgboost.XGBRegressor()
-    found._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
-    found.n_estimators, found.missing = estimator.n_estimators, estimator.missing
-    return found
 
 
 def give_labels(write: NodeWriter, sums: str, label: str, probabilities: str) -> None:

@@ -89,7 +89,7 @@ def export_linear(estimator: Estimator, gap: float | None, opset: int) -> onnx.M
 
 
 def add_as_step(scope: Any, operator: Any, container: Any, proto: onnx.ModelProto) -> None:
-    """Copy a whole graph with one input of floats into a pipeline's graph, as one of its steps."""
+    """Copy a whole graph with one input of floats or doubles into a pipeline's graph, as one of its steps."""
     from onnx import helper, numpy_helper
 
     floats = scope.get_unique_variable_name("floats")
@@ -102,8 +102,8 @@ def add_as_step(scope: Any, operator: Any, container: Any, proto: onnx.ModelProt
     def named(name: str) -> str:
         return str(names.setdefault(name, scope.get_unique_variable_name(name)))
 
-    own = scope.get_unique_operator_name("Cast")
-    container.add_node("Cast", [operator.inputs[0].full_name], [floats], op_version=13, name=own, to=1)
+    own, kind = scope.get_unique_operator_name("Cast"), proto.graph.input[0].type.tensor_type.elem_type
+    container.add_node("Cast", [operator.inputs[0].full_name], [floats], op_version=13, name=own, to=kind)
     for tensor in proto.graph.initializer:
         values = numpy_helper.to_array(tensor).reshape(-1).tolist()
         values = [v.encode() if isinstance(v, str) else v for v in values]

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
 from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.patches import Patch, substitute
@@ -66,6 +68,8 @@ def _with_chances(estimator: Estimator) -> Any:
     booster = booster_of(estimator)
     known = {"multi:softmax": "multi:softprob", "survival:cox": "count:poisson"}
     objective = known.get(learner_of(booster)["objective"]["name"])
+    if gives_chances(estimator):
+        return sums_of(estimator)
     if booster is estimator or objective is None:
         return estimator
     model = json.loads(bytes(booster.save_raw("json")))
@@ -73,6 +77,34 @@ def _with_chances(estimator: Estimator) -> Any:
     model["learner"]["objective"].setdefault("poisson_regression_param", {"max_delta_step": "0"})
     renamed = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
     return copy_with(estimator, _Booster=renamed, objective=objective)
+
+
+def gives_chances(estimator: Estimator) -> bool:
+    """Whether a regressor of XGBoost predicts probabilities."""
+    booster = booster_of(estimator)
+    if booster is estimator or hasattr(estimator, "predict_proba"):
+        return False
+    return learner_of(booster)["objective"]["name"] in ("reg:logistic", "binary:logistic")
+
+
+def sums_of(estimator: Estimator) -> Any:
+    """A regressor with the same trees, which gives what the probabilities are made of.
+
+    Args:
+        estimator: of XGBoost, with probabilities; not changed.
+    """
+    import xgboost
+
+    model = json.loads(bytes(booster_of(estimator).save_raw("json")))
+    learner = model["learner"]
+    chances = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64))
+    begins = np.log(chances) - np.log1p(-chances)  # XGBoost keeps the probability that its sums begin with
+    learner["learner_model_param"]["base_score"] = json.dumps(begins.tolist())
+    learner["objective"] = {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}
+    found = xgboost.XGBRegressor()
+    found._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    found.n_estimators, found.missing = estimator.n_estimators, estimator.missing
+    return found
 
 
 def _without_names(estimator: Estimator) -> Any:

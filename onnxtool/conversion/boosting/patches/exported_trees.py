@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.dropped_options import loss_of, text_of
+from onnxtool.conversion.boosting.lightgbm_trees import is_written
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
-from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, objective_of
+from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, gives_chances, objective_of
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import Patch, correct
 
@@ -69,8 +70,10 @@ def _whole_categories(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: E
 
 
 def _link(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
-    """What LightGBM's objectives make of the sums, with the parameters of each."""
-    if _package(estimator) != "lightgbm":
+    """What objectives make of the sums, with the parameters of each."""
+    if _package(estimator) == "xgboost" and gives_chances(estimator):
+        _append(proto, "Sigmoid")
+    if _package(estimator) != "lightgbm" or is_written(estimator):
         return
     objective = objective_of(text_of(estimator))
     words = dict(word.partition(":")[::2] for word in objective.split(" ")[1:])
