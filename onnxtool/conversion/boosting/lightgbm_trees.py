@@ -72,6 +72,8 @@ def export_lightgbm(estimator: Estimator, kind: int) -> onnx.ModelProto:
         compared = add("Where", zeros, np.array([np.nan]), x)
     if kinds["None"].any():
         compared = add("Where", add("And", add("IsNaN", compared), kinds["None"]), np.array([0.0]), compared)
+    if linear:  # leaves ask for missing values, whatever the splits take them for
+        compared = add("Concat", compared, x, axis=1)
     targets = count * (1 + width if linear else 1)
     domain = "ai.onnx.ml"
     sums = add("TreeEnsembleRegressor", compared, domain=domain, n_targets=targets, **trees.of_doubles())
@@ -136,7 +138,7 @@ def _add_tree(
     while pending:
         number, node = pending.pop()
         if "split_index" not in node:
-            following = _add_leaf(trees, tree, number, following, node, target)
+            following = _add_leaf(trees, tree, number, following, node, target, kinds["None"].size)
             continue
         if node["decision_type"] != "<=":
             raise UnsupportedError(
@@ -156,13 +158,16 @@ def _add_tree(
 
 
 def _add_leaf(
-    trees: EnsembleAttributes, tree: int, number: int, following: int, leaf: Mapping[str, Any], target: int
+    trees: EnsembleAttributes, tree: int, number: int, following: int, leaf: Mapping[str, Any], target: int, width: int
 ) -> int:
-    """A leaf; in front of linear ones, a question for each feature whether it is missing. Gives the next number."""
+    """A leaf; in front of linear ones, a question for each feature whether it is missing. Gives the next number.
+
+    The features as they were given stand behind the `width` that splits compare.
+    """
     features = [int(f) for f in leaf.get("leaf_features") or ()]
     for feature in features:
         trees.add_node(
-            tree, number, featureids=feature, values=np.inf, modes="BRANCH_LEQ", truenodeids=following,
+            tree, number, featureids=width + feature, values=np.inf, modes="BRANCH_LEQ", truenodeids=following,
             falsenodeids=following + 1,
         )  # fmt: skip
         trees.add_leaf(tree, following + 1, {target: float(leaf["leaf_value"])})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,8 @@ from onnxtool.conversion.sklearn.missing_zeros import with_missing_zeros
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_columns
 from onnxtool.conversion.sklearn.patches.registry import patches_for
-from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
-from onnxtool.conversion.sklearn.schema import last_step, trees_of
+from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless
+from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
 from onnxtool.conversion.sklearn.source_columns import FORMULAS
 from onnxtool.conversion.sklearn.tree_thresholds import left_out
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -117,9 +117,7 @@ def _export_rounding(model: SklearnModel, opset: int, failure: UnsupportedError,
     return graph
 
 
-def _convert(
-    skl2onnx: ModuleType, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
-) -> onnx.ModelProto:
+def _convert(skl2onnx: ModuleType, model: SklearnModel, options: Mapping[str, Any], opset: int) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
     estimator = with_missing_zeros(estimator, model)
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
@@ -128,36 +126,28 @@ def _convert(
     if model.doubles or has_trees(estimator):
         patches += [exact_columns.PATCH, precision.PATCH]
     model.notes.extend(notes)
-    failure: Exception | None = None
-    for options in choices:
-        try:
-            with applied(patches):
-                proto: onnx.ModelProto = skl2onnx.convert_sklearn(
-                    estimator,
-                    name=type(model.estimator).__name__,
-                    initial_types=_initial_types(model),
-                    options=None if options is None else {id(last_step(estimator)): dict(options)},
-                    target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
-                    model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
-                )
-            return proto
-        except NameError as error:  # "Option 'zipmap' not in [...]"
-            failure = error
-        except Exception as error:
-            raise _unsupported(model, error) from error
-    assert failure is not None
-    raise _unsupported(model, failure) from failure
+    try:
+        with applied(patches):
+            proto: onnx.ModelProto = skl2onnx.convert_sklearn(
+                estimator,
+                name=type(model.estimator).__name__,
+                initial_types=_initial_types(model),
+                options={id(last_step(estimator)): dict(options)} if options else None,
+                target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
+                model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
+            )
+    except Exception as error:
+        raise _unsupported(model, error) from error
+    return proto
 
 
-def _options(model: SklearnModel, zipmap: bool) -> list[dict[str, Any] | None]:
-    """Options for the last step, the most wanted first; estimators differ in which they know."""
+def _options(model: SklearnModel, zipmap: bool) -> dict[str, Any]:
+    """Options for the last step; those that its converter does not know are not asked of it."""
     if zipmap:
-        return [{"zipmap": True}, None]
+        return {"zipmap": True}
     if model.raw_scores:
-        return [{"zipmap": False, "raw_scores": True}, {"raw_scores": True}, {"zipmap": False}, None]
-    if any(s.name == "label" for s in model.outputs) or len(model.outputs) > 1:
-        return [{"zipmap": False}, None]
-    return [None]
+        return {"zipmap": False, "raw_scores": True}
+    return {"zipmap": False} if len(model.outputs) > 1 or any(s.name == "label" for s in model.outputs) else {}
 
 
 def _initial_types(model: SklearnModel) -> list[tuple[str, Any]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.schema import first_step, last_step
+from onnxtool.conversion.sklearn.schema import steps_of
 from onnxtool.errors import UnsupportedError
 
 # Usual patterns of words -> the same without what the runtime's kind of pattern (RE2) reads otherwise. skl2onnx 1.20
@@ -99,12 +98,6 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
                 f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
                 "(OneHotEncoder), and fit it on numbers."
             )
-        if name == "ColumnTransformer" and step is not first_step(estimator) and hasattr(step, "feature_names_in_"):
-            outer = type(last_step(estimator)).__name__
-            raise UnsupportedError(
-                f"{outer}: a ColumnTransformer inside it picks columns by their names, which the exporter does not see "
-                f"there. Put it in front: a pipeline of the ColumnTransformer and the {outer}."
-            )
         if getattr(step, "multi_strategy", None) == "multi_output_tree":
             raise UnsupportedError(
                 f"{name}: its leaves hold a number for each target (multi_strategy='multi_output_tree'), which the "
@@ -175,24 +168,6 @@ def _as_logistic(discriminant: Estimator) -> Any:
             setattr(logistic, name, getattr(discriminant, name))
     logistic.n_iter_ = np.array([0])
     return logistic
-
-
-def steps_of(estimator: Estimator) -> Iterator[Any]:
-    """An estimator and all estimators inside it."""
-    pending: list[Any] = [estimator]
-    while pending:
-        item = pending.pop()
-        if not hasattr(item, "get_params"):
-            continue
-        yield item
-        for name in ("steps", "transformers_", "transformer_list"):
-            pending += [part for entry in getattr(item, name, None) or () for part in entry if hasattr(part, "fit")]
-        for name in ("best_estimator_", "final_estimator_", "estimator_", "regressor_", "transformer_"):
-            pending.append(getattr(item, name, None))
-        pending += [part.estimator for part in getattr(item, "calibrated_classifiers_", ())]
-        members = getattr(item, "estimators_", None)
-        if isinstance(members, (list, tuple, np.ndarray)):
-            pending += list(np.asarray(members, dtype=object).ravel())
 
 
 def _text_imputer(step: Estimator) -> bool:

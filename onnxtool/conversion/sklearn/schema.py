@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +66,8 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
     head = first_step(model)
     if type(head).__name__ in _TEXT:
         return Schema((TensorSpec("text", "string", (BATCH,)),), (), {"text": Domain(0, 1, sentences(head))})
-    if type(head).__name__ == "ColumnTransformer":
-        return _columns(head, float_dtype)
+    if heads := column_heads(model):
+        return _columns(heads, float_dtype)
     if type(head).__name__ in ("LabelEncoder", "LabelBinarizer"):
         classes = tuple(c.item() if hasattr(c, "item") else c for c in head.classes_)
         kind: np.dtype | str = "string" if isinstance(classes[0], str) else np.dtype("int64")
@@ -101,6 +101,24 @@ def _steps(model: Estimator) -> Iterator[Any]:
             yield from _steps(part)
 
 
+def steps_of(estimator: Estimator) -> Iterator[Any]:
+    """An estimator and all estimators inside it."""
+    pending: list[Any] = [estimator]
+    while pending:
+        item = pending.pop()
+        if not hasattr(item, "get_params"):
+            continue
+        yield item
+        for name in ("steps", "transformers_", "transformer_list"):
+            pending += [part for entry in getattr(item, name, None) or () for part in entry if hasattr(part, "fit")]
+        for name in ("best_estimator_", "final_estimator_", "estimator_", "regressor_", "transformer_"):
+            pending.append(getattr(item, name, None))
+        pending += [part.estimator for part in getattr(item, "calibrated_classifiers_", ())]
+        members = getattr(item, "estimators_", None)
+        if isinstance(members, (list, tuple, np.ndarray)):
+            pending += list(np.asarray(members, dtype=object).ravel())
+
+
 def last_step(model: Estimator) -> Any:
     """What gives the result."""
     while True:
@@ -116,13 +134,24 @@ def last_step(model: Estimator) -> Any:
         model = inner
 
 
-def _columns(transformer: Estimator, float_dtype: np.dtype) -> Schema:
+def column_heads(model: Estimator) -> list[Any]:
+    """The ColumnTransformers that see the data as they are given: the first step, or those inside it by name."""
+    head = first_step(model)
+    if type(head).__name__ == "ColumnTransformer":
+        return [head]
+    names = list(getattr(model, "feature_names_in_", ()))
+    inner = [s for s in steps_of(head) if type(s).__name__ == "ColumnTransformer" and hasattr(s, "transformers_")]
+    return [s for s in inner if names and list(getattr(s, "feature_names_in_", ())) == names]
+
+
+def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     """One input for each column when they have names or several types; a matrix when all are numbers by position."""
+    transformer = heads[0]
     names = [str(n) for n in getattr(transformer, "feature_names_in_", ())]
     width = int(transformer.n_features_in_)
     kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...]]] = {}
     ranges: dict[int, Domain | None] = {}
-    for _, step, columns in transformer.transformers_:
+    for _, step, columns in (part for each in heads for part in each.transformers_):
         if isinstance(step, str) and step == "drop":
             continue
         for order, index in enumerate(_indices(columns, names, width)):
@@ -145,9 +174,9 @@ def _columns(transformer: Estimator, float_dtype: np.dtype) -> Schema:
 
 def text_columns(model: Estimator) -> set[str]:
     """The columns that vectorizers of text read, of a ColumnTransformer over columns with names."""
-    head = first_step(model)
-    names = [str(n) for n in getattr(head, "feature_names_in_", ())]
-    parts = getattr(head, "transformers_", ()) if names else ()
+    heads = column_heads(model)
+    names = [str(n) for head in heads[:1] for n in getattr(head, "feature_names_in_", ())]
+    parts = [part for head in heads for part in head.transformers_] if names else []
     read = [columns for _, step, columns in parts if type(first_step(step)).__name__ in _TEXT]
     return {names[i] for columns in read for i in _indices(columns, names, len(names))}
 

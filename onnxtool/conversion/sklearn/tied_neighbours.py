@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.prepare import steps_of
+from onnxtool.conversion.sklearn.schema import steps_of
 
 _EQUAL = 1e-13  # of squared distances, relative: what their rounding may be
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.errors import UnsupportedError
 
@@ -28,8 +28,7 @@ def classified(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], *
     """
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
-    if type(estimator).__name__ == "FrozenEstimator":
-        estimator = getattr(estimator, "estimator", estimator)
+    estimator, inputs = behind_steps(write, estimator, inputs)
     # Options are kept by the estimator's id, and one estimator may be asked for both.
     inner = member(write, copy.copy(estimator), inputs)
     texts = np.asarray(estimator.classes_).dtype.kind in "OU"
@@ -38,14 +37,36 @@ def classified(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], *
     inner.outputs.append(labels)
     inner.outputs.append(scores)
     options: dict[str, Any] = {"zipmap": False}
-    if raw and hasattr(estimator, "predict_proba"):
+    if raw:
         options["raw_scores"] = True
-    for place in (write.scope, write.container):
-        known = {name: value for name, value in options.items() if write.container.has_options(estimator, name)}
-        if known.keys() != options.keys() - ({"zipmap"} - known.keys()):
+        if hasattr(estimator, "predict_proba") and not write.container.has_options(estimator, "raw_scores"):
             raise UnsupportedError(f"{type(estimator).__name__}: skl2onnx has no form of its decision_function.")
-        place.add_options(id(inner.raw_operator), known)
+    for place in (write.scope, write.container):
+        place.add_options(id(inner.raw_operator), options)
     return labels.full_name, write.cast(scores.full_name, DOUBLE)
+
+
+def behind_steps(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The last step of a pipeline, and what it is given there; any other estimator, with a matrix of all columns."""
+    from skl2onnx._parse import _parse_sklearn
+
+    given, estimator = list(inputs), getattr(estimator, "estimator", estimator) if _is_frozen(estimator) else estimator
+    while steps := getattr(estimator, "steps", None):
+        for _, step in steps[:-1]:
+            if step is not None and not isinstance(step, str):
+                given = list(_parse_sklearn(write.scope, step, given))
+        estimator = steps[-1][1]
+    if len(given) > 1:
+        kind = number_type(given[0].type)
+        merged = write.variable("merged", kind([None, None]))
+        names = [write.cast(g.full_name, DOUBLE if kind.__name__ == "DoubleTensorType" else FLOAT) for g in given]
+        write.add("Concat", *names, axis=1, name=merged.full_name)
+        given = [merged]
+    return estimator, given
+
+
+def _is_frozen(estimator: Estimator) -> bool:
+    return type(estimator).__name__ == "FrozenEstimator"
 
 
 def score_columns(write: NodeWriter, estimator: Estimator, methods: Sequence[str]) -> str:
@@ -54,8 +75,16 @@ def score_columns(write: NodeWriter, estimator: Estimator, methods: Sequence[str
     return classified(write, estimator, write.inputs, raw=method == "decision_function")[1]
 
 
+def logistic_of(write: NodeWriter, scores: str) -> str:
+    """1 / (1 + exp(-scores)) in doubles, right down to 1e-300, too."""
+    small = write.add("Exp", write.add("Neg", write.add("Abs", scores)))
+    above = write.add("Where", write.add("Less", scores, 0.0), small, 1.0)
+    return write.add("Div", above, write.add("Add", small, 1.0))
+
+
 def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> str:
     """[rows, 1]: what a regressor predicts, in doubles."""
+    estimator, inputs = behind_steps(write, estimator, inputs)
     inner = member(write, estimator, inputs)
     value = write.variable("member_target", number_type(inputs[0].type)([None, 1]))
     inner.outputs.append(value)

@@ -1,4 +1,4 @@
-"""Isotonic regression and calibration by it.
+"""Isotonic regression, and calibrated classifiers.
 
 Source: scikit-learn, `sklearn.isotonic` and `sklearn.calibration`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.converters.members import score_columns
+from onnxtool.conversion.sklearn.converters.members import logistic_of, score_columns
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
@@ -55,7 +55,7 @@ def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray) -> str
 
 def _convert_calibrated(write: NodeWriter, original: Callable[[], None]) -> None:
     model = write.step
-    if model.method != "isotonic":
+    if model.method not in ("isotonic", "sigmoid"):
         original()
         return
     total = ""
@@ -76,7 +76,7 @@ def _member(write: NodeWriter, member: Any) -> str:
     for number, calibrator in enumerate(member.calibrators):
         # With two classes there is one calibrator, for the second.
         column = np.array([number + (classes == 2)])
-        parts.append(interpolated(write, calibrator, write.add("Gather", scores, column, axis=1)))
+        parts.append(_calibrated(write, calibrator, write.add("Gather", scores, column, axis=1)))
     if classes == 2:
         return write.add("Concat", write.add("Sub", 1.0, parts[0]), parts[0], axis=1)
     each = write.add("Concat", *parts, axis=1)
@@ -86,9 +86,16 @@ def _member(write: NodeWriter, member: Any) -> str:
     return write.add("Where", nothing, np.full(1, 1 / classes), shares)
 
 
+def _calibrated(write: NodeWriter, calibrator: Any, scores: str) -> str:
+    if not hasattr(calibrator, "a_"):
+        return interpolated(write, calibrator, scores)
+    slope, start = float(calibrator.a_), float(calibrator.b_)
+    return logistic_of(write, write.add("Neg", write.add("Add", write.add("Mul", scores, slope), start)))
+
+
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 has the nearest step for what lies between two",
+    "skl2onnx 1.20 has the nearest step for what lies between two, and no scores of pipelines",
     transformer("sklearn.isotonic:IsotonicRegression", _convert_regression, lambda _: 1),
     extension("sklearn.calibration:CalibratedClassifierCV", _convert_calibrated),
 )

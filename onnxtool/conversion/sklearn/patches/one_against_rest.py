@@ -1,16 +1,17 @@
-"""One classifier for each class: scores choose the label, since chances of one class and another may both be one.
+"""One classifier for each class, or for each pair of classes: scores choose the label.
 
-Source: scikit-learn, `sklearn.multiclass.OneVsRestClassifier`.
+Of chances, those of one class and another may both be one. Source: scikit-learn, `sklearn.multiclass`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.members import score_columns
-from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.members import classified, logistic_of, score_columns
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
 
@@ -44,19 +45,36 @@ def _columns(write: NodeWriter, method: str) -> str:
         logistic = method == "predict_proba" and type(member).__name__ == "LogisticRegression"
         scores = score_columns(write, member, ("decision_function" if logistic else method,))
         column = write.add("Gather", scores, last, axis=1)
-        columns.append(_logistic(write, column) if logistic else column)
+        columns.append(logistic_of(write, column) if logistic else column)
     return write.columns(columns)
 
 
-def _logistic(write: NodeWriter, scores: str) -> str:
-    """1 / (1 + exp(-scores)) in doubles, right down to 1e-300, too."""
-    small = write.add("Exp", write.add("Neg", write.add("Abs", scores)))
-    above = write.add("Where", write.add("Less", scores, 0.0), small, 1.0)
-    return write.add("Div", above, write.add("Add", small, 1.0))
+def _convert_pairs(write: NodeWriter, original: Callable[[], None]) -> None:
+    model = write.step
+    count = len(model.classes_)
+    if count == 2:
+        original()
+        return
+    last, labels, sums = np.array([-1]), [], []
+    for estimator in model.estimators_:
+        label, scores = classified(write, estimator, write.inputs, raw=hasattr(estimator, "decision_function"))
+        labels.append(write.cast(write.add("Reshape", label, np.array([-1, 1])), DOUBLE))
+        sums.append(write.add("Gather", scores, last, axis=1))
+    # Each pair is a row: its first class, and its second.
+    first, second = (np.eye(count)[list(side)] for side in zip(*combinations(range(count), 2), strict=True))
+    chosen = write.columns(labels)
+    lost = write.add("MatMul", write.add("Sub", 1.0, chosen), first)
+    votes = write.add("Add", write.add("MatMul", chosen, second), lost)
+    total = write.add("MatMul", write.columns(sums), second - first)
+    small = write.add("Mul", write.add("Add", write.add("Abs", total), 1.0), 3.0)
+    scores = write.add("Add", votes, write.add("Div", total, small))
+    write.give_labels(write.add("ArgMax", scores, axis=1, keepdims=0), model.classes_)
+    write.give(scores, write.outputs[1])
 
 
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 chooses by chances, and takes the scores of linear machines for one column",
+    "skl2onnx 1.20 chooses by chances, and takes the scores of linear machines for one column, and pairs have no texts",
     extension("sklearn.multiclass:OneVsRestClassifier", _convert),
+    extension("sklearn.multiclass:OneVsOneClassifier", _convert_pairs),
 )

@@ -15,8 +15,10 @@ from onnxtool.conversion.sklearn.patches import (
     first_column,
     hashed_words,
     infrequent_categories,
+    inner_columns,
     isotonic,
     kernel_features,
+    known_options,
     missing_indicator,
     modified_huber,
     nearest_imputer,
@@ -63,4 +65,9 @@ def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
         kinds: names of the classes of its steps.
     """
     parts = {part for kind in kinds for part in (kind, *_PARTS.get(kind, ()))}
-    return [*(patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)), exact_trees.MISSING]
+    return [
+        *(patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)),
+        exact_trees.MISSING,
+        inner_columns.PATCH,
+        known_options.PATCH,
+    ]

@@ -5,20 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.converters.members import member
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
+from onnxtool.conversion.sklearn.converters.members import predicted
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.patches.numpy_functions import written
 from onnxtool.errors import UnsupportedError
 
 
 def _convert(write: NodeWriter) -> None:
-    model, output = write.step, write.outputs[0]
-    inner = member(write, model.regressor_, write.inputs)
-    inner.outputs.append(write.variable("inner_target", type(output.type)(output.type.shape)))
+    model = write.step
     # Exponentials of a float32 would lose what the regressor has.
-    wide = write.cast(inner.outputs[0].full_name, DOUBLE)
-    write.give(_back(write, model.transformer_, wide))
+    write.give(_back(write, model.transformer_, predicted(write, model.regressor_, write.inputs)))
 
 
 def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
