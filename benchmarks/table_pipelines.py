@@ -2,7 +2,8 @@
 
     python benchmarks/table_pipelines.py [--random 60] [--seed 0] [--only NAME ...] [--latency] [--quick]
 
-Data are scikit-learn's own tables, half of the drawn pipelines on frames with categories, integers and missing values.
+Data are scikit-learn's own tables, half of the drawn pipelines on frames with categories, integers, booleans, days since a
+date, texts and missing values, which makes twelve tables.
 Each fitted pipeline is converted by the tool without an option; the file then runs in ONNX Runtime on the rows that
 were held out and on the training rows, and what it gives is held against `predict` and `predict_proba` by NumPy. Prints
 one line for each and the counts. Exit 1 when a written file gives another answer. --latency runs the file beside
@@ -41,6 +42,7 @@ from sklearn import (
     tree,
 )
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
@@ -66,6 +68,7 @@ class Case:
 def table_of(name: str, framed: bool) -> tuple[Any, np.ndarray]:
     """(X, y): float64 rows, or a frame with a column of categories, one of integers and gaps in two others."""
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    y = y[:, 0] if name == "linnerud" else y
     if not framed:
         return x, y
     frame = pd.DataFrame(x[:, :8], columns=[f"c{i}" for i in range(min(8, x.shape[1]))])
@@ -75,6 +78,9 @@ def table_of(name: str, framed: bool) -> tuple[Any, np.ndarray]:
     frame["kind"] = np.array(["low", "middle", "high"])[np.digitize(x[:, -1], np.quantile(x[:, -1], [0.3, 0.6]))]
     frame["count"] = generator.integers(0, 9, len(frame))
     frame["flag"] = generator.random(len(frame)) < 0.5
+    frame["days"] = generator.integers(0, 4000, len(frame))
+    words = np.array(["late", "great", "bad", "café", "refund", "love", "the", "42"])
+    frame["note"] = [" ".join(generator.choice(words, generator.integers(1, 7))) for _ in range(len(frame))]
     return frame, y
 
 
@@ -178,8 +184,10 @@ def framed(numbers: Any, columns: list[str]) -> ColumnTransformer:
             ("numbers", make_pipeline(impute.SimpleImputer(strategy="median"), numbers), columns),
             ("texts", preprocessing.OneHotEncoder(handle_unknown="ignore"), ["kind"]),
             ("counts", preprocessing.OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), ["count"]),
-            ("flags", "passthrough", ["flag"]),
-        ]
+            ("flags", "passthrough", ["flag", "days"]),
+            ("notes", TfidfVectorizer(), "note"),
+        ],
+        sparse_threshold=0,
     )
 
 
@@ -214,7 +222,7 @@ def drawn(count: int, seed: int) -> Iterator[Case]:
     """Random ones: one or two transformers and an estimator; every other one on a frame."""
     generator = np.random.default_rng(seed)
     for number in range(count):
-        table = str(generator.choice(["diabetes", *LABELLED]))
+        table = str(generator.choice(["diabetes", "linnerud", *LABELLED]))
         known = estimators(table in LABELLED)
         steps = [str(s) for s in generator.choice(list(TRANSFORMERS), int(generator.integers(1, 3)), replace=False)]
         last = str(generator.choice(list(known)))
@@ -222,7 +230,7 @@ def drawn(count: int, seed: int) -> Iterator[Case]:
 
         def make(steps: Any = steps, last: str = last, frame: bool = frame, known: Any = known, t: str = table) -> Any:
             changed = make_pipeline(*(TRANSFORMERS[s]() for s in steps))
-            columns = [f"c{i}" for i in range(4 if t == "iris" else 8)]
+            columns = [f"c{i}" for i in range({"iris": 4, "linnerud": 3}.get(t, 8))]
             return make_pipeline(framed(changed, columns) if frame else changed, known[last]())
 
         yield Case(f"{number}:{'frame:' if frame else ''}{'+'.join([*steps, last])}/{table}", make, table, frame)
@@ -235,7 +243,10 @@ def feeds_of(session: ort.InferenceSession, rows: Any) -> dict[str, np.ndarray]:
     if not isinstance(rows, pd.DataFrame):
         (given,) = session.get_inputs()
         return {given.name: np.asarray(rows).astype(kinds[given.type])}
-    return {i.name: rows[i.name].to_numpy().astype(kinds[i.type]).reshape(-1, 1) for i in session.get_inputs()}
+    given = session.get_inputs()
+    return {
+        i.name: rows[i.name].to_numpy().astype(kinds[i.type]).reshape(-1, *(1,) * (len(i.shape) - 1)) for i in given
+    }
 
 
 def wrong_rows(model: Any, session: ort.InferenceSession, rows: Any) -> tuple[int, int, float]:

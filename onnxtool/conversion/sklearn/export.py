@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -184,7 +185,7 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
             f"{type(model.estimator).__name__}: skl2onnx has no converter for {missing}. Convert the steps around it, "
             "or register a converter in a package with the entry point onnxtool.adapters."
         )
-    text = text.partition(" You may raise an issue at")[0]  # of a package that the user never called
+    text = re.split(r",? you may raise an issue at", text, flags=re.IGNORECASE)[0]  # of a package the user never called
     options = dropped_options(last_step(model.estimator))
     what = f" ({', '.join(options)})" if options else ""
     return UnsupportedError(f"{type(model.estimator).__name__}{what}: skl2onnx cannot convert it: {text}")

@@ -16,6 +16,10 @@ from onnxtool.errors import UnsupportedError
 _WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 
 
+_TWO_GAPS = (
+    "a column of text has both the empty text and missing values, and ONNX has the empty text alone. Replace one of them "
+    "before fitting."
+)
 _GAP_NOTE = "missing text is given to the ONNX file as the empty string, since it has no NaN for text"
 
 
@@ -103,6 +107,11 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
                 f"{name}: its leaves hold a number for each target (multi_strategy='multi_output_tree'), which the "
                 "exporter does not take. Fit it with multi_strategy='one_output_per_tree'."
             )
+        for column in getattr(step, "categories_", None) or ():
+            if any(isinstance(v, str) and v == "" for v in column) and any(v is None or v != v for v in column):
+                raise UnsupportedError(f"{name}: {_TWO_GAPS}")
+        if _text_imputer(step) and gap_of(estimator) == "":
+            raise UnsupportedError(f"{name}: {_TWO_GAPS}")
         classes = getattr(step, "classes_", None)
         if isinstance(classes, list) and len({len(c) for c in classes}) > 1:
             raise UnsupportedError(

@@ -61,6 +61,7 @@ def behind_steps(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any])
         merged = write.variable("merged", kind([None, None]))
         names = [write.cast(g.full_name, DOUBLE if kind.__name__ == "DoubleTensorType" else FLOAT) for g in given]
         write.add("Concat", *names, axis=1, name=merged.full_name)
+        merged.init_status(is_fed=True)
         given = [merged]
     return estimator, given
 

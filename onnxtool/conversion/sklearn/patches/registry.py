@@ -15,10 +15,9 @@ from onnxtool.conversion.sklearn.patches import (
     first_column,
     hashed_words,
     infrequent_categories,
-    inner_columns,
+    inner_estimators,
     isotonic,
     kernel_features,
-    known_options,
     missing_indicator,
     modified_huber,
     nearest_imputer,
@@ -28,6 +27,7 @@ from onnxtool.conversion.sklearn.patches import (
     quantiles,
     several_labels,
     splines,
+    stacking,
     transformed_target,
     word_counts,
 )
@@ -50,6 +50,7 @@ _CONVERTERS: tuple[ConverterPatch, ...] = (
     quantiles.PATCH,
     several_labels.PATCH,
     splines.PATCH,
+    stacking.PATCH,
     transformed_target.PATCH,
     neighbours.PATCH,
     word_counts.PATCH,
@@ -68,6 +69,5 @@ def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
     return [
         *(patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)),
         exact_trees.MISSING,
-        inner_columns.PATCH,
-        known_options.PATCH,
+        inner_estimators.PATCH,
     ]
