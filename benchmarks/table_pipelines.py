@@ -2,8 +2,8 @@
 
     python benchmarks/table_pipelines.py [--random 60] [--seed 0] [--only NAME ...] [--latency] [--quick]
 
-Data are scikit-learn's own tables, half of the drawn pipelines on frames with categories, integers, booleans, days since a
-date, texts and missing values, which makes twelve tables.
+Data are scikit-learn's own tables, half of the drawn pipelines on frames with categories, integers, booleans, dates as
+days, texts and missing values: twelve tables in all.
 Each fitted pipeline is converted by the tool without an option; the file then runs in ONNX Runtime on the rows that
 were held out and on the training rows, and what it gives is held against `predict` and `predict_proba` by NumPy. Prints
 one line for each and the counts. Exit 1 when a written file gives another answer. --latency runs the file beside

@@ -92,7 +92,7 @@ _ROWS, _LONG = 2000, 1000
 def render(report: Report) -> str:
     """The page."""
     view = view_of(report)
-    word = '<span class="good">OK</span>' if view.ok else '<span class="bad">FAILED</span>'
+    word = '<span class="{1}">{0}</span>'.format(*view.word)
     verdict = f"<p><strong>{_text(view.verdict.text)}</strong></p>" if view.verdict.text else ""
     subject = f"<p>{_broken(view.verdict.subject)}</p>" if view.verdict.subject else ""
     return page(report.kind, [verdict, subject, *draw(view.parts)], word)

@@ -19,7 +19,7 @@ _ROWS = 50
 def render(report: Report) -> str:
     """The report as Markdown."""
     view = view_of(report)
-    lines = [f"### onnxtool {report.kind}: {'OK' if view.ok else 'FAILED'}", ""]
+    lines = [f"### onnxtool {report.kind}: {view.word[0]}", ""]
     lines += [
         paragraph for text in (view.verdict.text, view.verdict.subject) if text for paragraph in (_safe(text), "")
     ]

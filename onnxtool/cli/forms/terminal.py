@@ -33,8 +33,11 @@ def render(report: Report, console: Console, verbose: int = 0) -> None:
         if part.when != ("brief" if verbose else "full"):
             draw(part, console, verbose)
     if view.verdict.text:
-        word = Text("OK", "green") if view.ok else Text("FAILED", "red")
-        console.print(word + Text(f"  {clean(view.verdict.text, _LONG_LINE)}"))
+        word, tone = view.word
+        console.print(
+            Text(word, {"good": "green", "bad": "red"}.get(tone, "yellow"))
+            + Text(f"  {clean(view.verdict.text, _LONG_LINE)}")
+        )
 
 
 def print_step(console: Console, command: str, outcome: str) -> None:

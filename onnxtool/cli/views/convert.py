@@ -17,7 +17,7 @@ def _verdict(report: ConvertReport) -> str:
     rows = "" if report.changed_rows is None else "{} of {} rows of the sample".format(*report.changed_rows)
     if report.ok and report.is_within_flips:
         allowed = f"{report.max_flips} allowed; nothing else was tried"
-        return f"{report.output} written, NOT EQUAL to its source: {rows} differ ({allowed})"
+        return f"{report.output} written; it is not equal to its source: {rows} differ ({allowed})"
     if report.ok and report.comparison is not None:
         runs = plural(len(report.comparison.runs), "run")
         compared = f"compared in {runs}, {report.untested}" if report.untested else f"equal to its source in {runs}"
@@ -35,7 +35,7 @@ def _verdict(report: ConvertReport) -> str:
 
 def convert(report: ConvertReport) -> Iterator[Part]:
     """What was recognised, what was written, one row for each output compared, and the verdict."""
-    yield Verdict(_verdict(report))
+    yield Verdict(_verdict(report), but="NOT EQUAL" if report.is_within_flips else "")
     stages = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in report.seconds.items())
     rows = (
         ("source", f"{report.source} ({report.form}, {report.framework})"),

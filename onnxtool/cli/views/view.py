@@ -59,10 +59,12 @@ class Verdict(Part):
 
     Attributes:
         subject: what was judged, for those who did not type the command.
+        but: the word in the place of "OK", of what is good enough by the user's own measure alone.
     """
 
     text: str
     subject: str = ""
+    but: str = ""
 
 
 @dataclass(frozen=True)
@@ -230,11 +232,18 @@ class View:
     verdict: Verdict
     parts: tuple[Part, ...]
 
+    @property
+    def word(self) -> tuple[str, Tone]:
+        """The verdict in a word, and its tone."""
+        if not self.ok:
+            return "FAILED", "bad"
+        return (self.verdict.but, "warn") if self.verdict.but else ("OK", "good")
+
 
 def inner_view(view: View) -> Iterator[Part]:
     """A view inside of another one, with its verdict at the end."""
     yield from view.parts
-    yield Line(view.verdict.text, "OK" if view.ok else "FAILED", "good" if view.ok else "bad")
+    yield Line(view.verdict.text, *view.word)
 
 
 def with_detail(parts: Iterable[Part]) -> Iterable[Part]:

@@ -17,8 +17,8 @@ _WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 
 
 _TWO_GAPS = (
-    "a column of text has both the empty text and missing values, and ONNX has the empty text alone. Replace one of them "
-    "before fitting."
+    "a column of text has both the empty text and missing values, for which ONNX has the empty text alone. Replace one "
+    "of them before fitting."
 )
 _GAP_NOTE = "missing text is given to the ONNX file as the empty string, since it has no NaN for text"
 

@@ -124,7 +124,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
     arrays = named_arrays(data, specs)
     if arrays is not None:
         columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in arrays.items()}
-        return _from_columns("given arrays", columns, specs)
+        return _named("given arrays", columns, specs, label)
     if callable(data):
         return DataSource("given function", None, lambda: read_items(data, "given function"), specs)
     if not isinstance(data, (str, os.PathLike)):
@@ -144,7 +144,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
     if not path.is_file():
         raise InputError(f"{path}: is not a regular file.")  # a pipe would keep us waiting, a device may never end
     if path.suffix == ".npz":
-        return _from_columns(str(path), open_npz(path), specs)
+        return _named(str(path), open_npz(path), specs, label)
     if path.suffix == ".npy":
         return _from_columns(str(path), open_npy(path), specs)
     if path.suffix.lower() in SUFFIXES:
@@ -220,9 +220,23 @@ def named_arrays(data: Any, specs: Sequence[TensorSpec]) -> dict[str, Any] | Non
     return found
 
 
+def others_left_out(label: str, names: Iterable[str], specs: Sequence[TensorSpec]) -> tuple[str, ...]:
+    """What to say of arrays that the model does not take; labels for a metric may stand beside its inputs."""
+    taken = {s.name for s in specs}
+    others = [name for name in names if name not in taken and name]
+    if not others:
+        return ()
+    return (f"{label}: {', '.join(map(repr, others))} left out; the model takes {', '.join(s.name for s in specs)}",)
+
+
 _TAKEN = (
     "give a path, a data frame, arrays or columns by name, a list of rows or feeds, or a function that returns feeds"
 )
+
+
+def _named(origin: str, columns: Mapping[str, Columns], specs: tuple[TensorSpec, ...], label: str | None) -> DataSource:
+    others = [name for name in columns if name != label]
+    return replace(_from_columns(origin, columns, specs), notes=others_left_out(origin, others, specs))
 
 
 def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[TensorSpec, ...]) -> DataSource:

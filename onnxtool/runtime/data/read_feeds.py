@@ -15,7 +15,7 @@ from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.images import SUFFIXES
-from onnxtool.runtime.data.open_data import named_arrays, open_data, open_table
+from onnxtool.runtime.data.open_data import named_arrays, open_data, open_table, others_left_out
 from onnxtool.runtime.data.table import DataTable
 from onnxtool.runtime.feeds import Feeds, adapt
 
@@ -77,7 +77,7 @@ def read_feeds(
         feeds = adapt(specs, arrays)
     except InputError as error:
         raise InputError(f"{origin}: {error}") from error
-    return GivenInputs((feeds,), origin)
+    return GivenInputs((feeds,), origin, others_left_out(origin, arrays, specs))
 
 
 def _of_table(table: DataTable, specs: Sequence[TensorSpec]) -> GivenInputs:

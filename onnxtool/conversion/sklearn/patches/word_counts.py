@@ -1,4 +1,7 @@
-"""Counts of words, damped by 1 + log(count)."""
+"""Shares of words, computed in doubles: trees behind them compare with the very numbers that rows of a table have.
+
+Source: scikit-learn, `sklearn.feature_extraction.text.TfidfTransformer`.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
 
-def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
-    given = write.inputs[0]
-    if not write.step.sublinear_tf:
-        original()
-        return
-    kind = number_type(given.type)
-    damped = write.variable("damped", kind(given.type.shape))
-    zero, one = (
-        np.array([number], np.float64 if kind.__name__ == "DoubleTensorType" else np.float32) for number in (0, 1)
-    )
-    counted = write.add("Less", zero, given.full_name)
-    logarithm = write.add("Log", write.add("Where", counted, given.full_name, one))
-    write.add("Where", counted, write.add("Add", logarithm, one), zero, name=damped.full_name)
-    with write.standing_in(copy_with(write.step, sublinear_tf=False), inputs=[damped]):
-        original()
+def _convert(write: NodeWriter, _original: Callable[[], None]) -> None:
+    model, value = write.step, write.joined()
+    if model.sublinear_tf:
+        counted = write.add("Less", 0.0, value)
+        logarithm = write.add("Log", write.add("Where", counted, value, 1.0))
+        value = write.add("Where", counted, write.add("Add", logarithm, 1.0), 0.0)
+    if model.use_idf:
+        value = write.add("Mul", value, np.asarray(model.idf_, np.float64)[None])
+    if model.norm is not None:
+        sizes = write.add("Abs", value) if model.norm == "l1" else write.add("Mul", value, value)
+        total = write.add("ReduceSum", sizes, np.array([1]), keepdims=1)
+        length = total if model.norm == "l1" else write.add("Sqrt", total)
+        value = write.add("Div", value, write.add("Where", write.add("Equal", length, 0.0), 1.0, length))
+    write.give(value)
 
 
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 writes log(1 + count)",
+    "skl2onnx 1.20 writes log(1 + count), and weighs words in float32",
     extension("sklearn.feature_extraction.text:TfidfTransformer", _convert),
 )
