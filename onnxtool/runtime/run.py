@@ -15,9 +15,10 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.model.file import ModelFile
 from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.in_memory import ModelLike, takes_models
+from onnxtool.model.spec import TensorSpec
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.data.archive import read_npz
-from onnxtool.runtime.data.frames import frame_like, is_frame
+from onnxtool.runtime.data.frames import as_table, frame_like, is_frame
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt, flatten
 from onnxtool.runtime.output_files import Columns, check_output_file, table_columns, write_outputs
@@ -95,14 +96,14 @@ def run(
         warnings=(*given.notes, *_complaints(summaries)),
         values=values,
         columns=names,
-        frame=_frame(data, values, names),
+        frame=_frame(data, values, names, runner.inputs),
         fallbacks=_fallbacks(file, given.feeds[0], options) if require_provider else (),
     )
 
 
-def _frame(data: Any, values: Mapping[str, Any], names: Columns) -> Any:
-    """Outputs as a frame like that of the inputs; None where these were none, or the outputs are no table."""
-    if not is_frame(data):
+def _frame(data: Any, values: Mapping[str, Any], names: Columns, specs: Sequence[TensorSpec]) -> Any:
+    """Outputs as a frame like that of the inputs; None where these were no table in Python, or the outputs are none."""
+    if not is_frame(data) and (isinstance(data, (str, os.PathLike)) or as_table(data, specs) is None):
         return None
     try:
         return frame_like(data, table_columns(values, names))

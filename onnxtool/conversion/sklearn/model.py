@@ -159,7 +159,13 @@ class SklearnModel(SourceModel):
         tied = tied_rows(self.estimator, lambda: found.update(self.run(feeds)), count)
         tied |= self._tied_classes(lambda: found or self.run(feeds), count)
         clear = np.flatnonzero(~tied)
-        if len(clear) in (0, count):
+        if len(clear) == count:
+            return feeds
+        if not len(clear):
+            note = (
+                "two classes or neighbours tie on all rows of an input: the order of a search, or rounding, picks there"
+            )
+            self.notes.extend([note] if note not in self.notes else [])
             return feeds
         chosen = np.arange(count)
         chosen[tied] = np.resize(clear, count - len(clear))

@@ -95,6 +95,11 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
     """
     for step in steps_of(estimator):
         name = type(step).__name__
+        if getattr(step, "strip_accents", None):
+            raise UnsupportedError(
+                f"{name}(strip_accents={step.strip_accents!r}): no operator of ONNX takes accents off letters. Take "
+                "them off the texts before (unicodedata.normalize), and fit with strip_accents=None."
+            )
         if _selects_nothing(step) or (step is estimator and name == "MissingIndicator" and not len(step.features_)):
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
@@ -155,6 +160,8 @@ def _plain(estimator: Estimator) -> Any:
         return Pipeline([("select", estimator), ("predict", estimator.estimator_)])
     if name == "LinearDiscriminantAnalysis":
         return _as_logistic(estimator)
+    if name == "BaggingClassifier":
+        return _as_forest(estimator)
     steps = getattr(estimator, "steps", None)
     if steps and steps[-1][1] not in (None, "passthrough"):
         last = _plain(steps[-1][1])
@@ -163,6 +170,25 @@ def _plain(estimator: Estimator) -> Any:
 
             return Pipeline([*steps[:-1], (steps[-1][0], last)])
     return estimator
+
+
+def _as_forest(bagging: Estimator) -> Any:
+    """Trees that all see all columns and classes are a forest, whose chances the file adds in doubles, as scikit-learn
+    does: where two classes have equally many votes, the last digit picks the label.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    classes, columns = np.asarray(bagging.classes_), np.arange(bagging.n_features_in_)
+    for member, seen in zip(bagging.estimators_, bagging.estimators_features_, strict=True):
+        whole = np.array_equal(seen, columns) and len(getattr(member, "classes_", ())) == len(classes)
+        if type(member).__name__ not in ("DecisionTreeClassifier", "ExtraTreeClassifier") or not whole:
+            return bagging
+    forest = RandomForestClassifier(len(bagging.estimators_))
+    forest.estimators_, forest.classes_, forest.n_classes_ = bagging.estimators_, classes, len(classes)
+    forest.n_outputs_, forest.n_features_in_ = 1, bagging.n_features_in_
+    if hasattr(bagging, "feature_names_in_"):
+        forest.feature_names_in_ = bagging.feature_names_in_
+    return forest
 
 
 def _as_logistic(discriminant: Estimator) -> Any:

@@ -51,9 +51,16 @@ def as_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> DataTable 
 
 
 def frame_like(data: Any, columns: Mapping[str, np.ndarray]) -> Any:
-    """A frame of the same library; of pandas with the same index. None where `data` is no frame."""
+    """A frame of the same library; of pandas with the same index. Of columns by name and of rows, one of pandas.
+
+    None where that is not installed.
+    """
     if not is_frame(data):
-        return None
+        try:
+            from pandas import DataFrame  # type: ignore[import-untyped]
+        except ModuleNotFoundError:
+            return None
+        data = DataFrame()
     plain = {name: array.tolist() if array.dtype.kind in "OU" else array for name, array in columns.items()}
     kind = type(data.to_frame()) if hasattr(data, "to_frame") and not hasattr(type(data), "columns") else type(data)
     if hasattr(kind, "from_pydict"):  # Arrow

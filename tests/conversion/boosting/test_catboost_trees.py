@@ -61,8 +61,9 @@ def test_a_scale_of_the_users(policy: str, tmp_path: Path) -> None:
     ],
     ids=["three", "one against all", "texts, gaps are largest", "2 and 7"],
 )
-def test_classifiers(target: np.ndarray, options: dict[str, Any], tmp_path: Path) -> None:
-    model = catboost.CatBoostClassifier(**QUIET, grow_policy="Lossguide", **options).fit(HOLED, target)
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
+def test_classifiers(policy: str, target: np.ndarray, options: dict[str, Any], tmp_path: Path) -> None:
+    model = catboost.CatBoostClassifier(**QUIET, grow_policy=policy, **options).fit(HOLED, target)
     labels, chances = run(model, tmp_path, HOLED)
     np.testing.assert_allclose(chances, model.predict_proba(HOLED), atol=1e-5)
     assert labels.reshape(-1).tolist() == model.predict(HOLED).reshape(-1).tolist()

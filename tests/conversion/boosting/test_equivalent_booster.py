@@ -35,6 +35,8 @@ DROPOUT = {"booster": "dart", "rate_drop": 0.5, "n_estimators": 6, "max_depth": 
         ("LGBMRegressor", VALUES, {"objective": "fair"}),
         ("XGBClassifier", CLASSES, {"objective": "multi:softmax", "n_estimators": 3}),
         ("XGBRegressor", np.abs(VALUES) + 1, {"objective": "survival:cox", "n_estimators": 3}),
+        ("XGBRegressor", CLASSES / 3, {"objective": "reg:logistic", "n_estimators": 3}),
+        ("XGBRegressor", CLASSES > 0, {"objective": "binary:logistic", "n_estimators": 3}),
         ("XGBRegressor", VALUES, DROPOUT),
         ("XGBClassifier", CLASSES, DROPOUT),
         ("XGBRFClassifier", CLASSES, {"n_estimators": 6, "max_depth": 3}),

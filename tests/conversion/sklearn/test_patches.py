@@ -15,18 +15,21 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
     RandomForestRegressor,
+    StackingClassifier,
     VotingRegressor,
 )
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import RFE, SelectKBest
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import RegressorChain
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -34,7 +37,7 @@ from sklearn.preprocessing import (
     QuantileTransformer,
     SplineTransformer,
 )
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
@@ -47,6 +50,7 @@ from onnxtool.conversion.sklearn.patches import (
     first_column,
     hashed_words,
     infrequent_categories,
+    inner_estimators,
     isotonic,
     kernel_features,
     missing_indicator,
@@ -58,6 +62,7 @@ from onnxtool.conversion.sklearn.patches import (
     quantiles,
     several_labels,
     splines,
+    stacking,
     transformed_target,
     word_counts,
 )
@@ -123,6 +128,10 @@ CASES: dict[Patch[..., object], Case] = {
         OneHotEncoder(min_frequency=3, handle_unknown="infrequent_if_exist").fit(np.array([[1]] * 5 + [[2], [3]])),
         np.array([[1], [2], [3]]), transformed,
     ),
+    inner_estimators.PATCH: lambda: (
+        make_pipeline(RFE(LinearSVC(random_state=0), n_features_to_select=2), SVC()).fit(X, LABEL), X,
+        lambda model, rows: np.outer(model.decision_function(rows), [-1, 1]),
+    ),
     isotonic.PATCH: lambda: (
         CalibratedClassifierCV(LogisticRegression(), method="isotonic", cv=2).fit(X, LABEL), X,
         lambda model, rows: model.predict_proba(rows),
@@ -143,6 +152,10 @@ CASES: dict[Patch[..., object], Case] = {
         lambda model, rows: model.predict_proba(rows),
     ),
     splines.PATCH: lambda: (SplineTransformer().fit(X), X, transformed),
+    stacking.PATCH: lambda: (
+        StackingClassifier([("a", LinearSVC(random_state=0)), ("b", GaussianNB())], LogisticRegression(), cv=2)
+        .fit(X, LABEL), X, lambda model, rows: model.predict_proba(rows),
+    ),
     transformed_target.PATCH: lambda: (
         TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp, check_inverse=False)
         .fit(X, np.exp(Y)), X, predicted,

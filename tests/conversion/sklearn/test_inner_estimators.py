@@ -1,0 +1,120 @@
+"""Estimators around pipelines: calibrated, stacked, one for each pair of classes; columns go to members by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onnxtool
+
+pytest.importorskip("skl2onnx")
+pytest.importorskip("pandas")
+import pandas
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.ensemble import RandomForestRegressor, StackingClassifier, StackingRegressor, VotingClassifier
+from sklearn.impute import KNNImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+RANDOM = np.random.default_rng(0)
+TABLE = pandas.DataFrame(
+    {
+        "kind": RANDOM.choice(["a", "b", "c"], 90),
+        "size": RANDOM.normal(5, 2, 90),
+        "count": RANDOM.integers(0, 6, 90),
+        "spare": RANDOM.normal(size=90),
+    }
+)
+NUMBERS = TABLE[["size", "count", "spare"]]
+VALUE = (TABLE["size"] + TABLE["count"] + (TABLE["kind"] == "a")).to_numpy()
+TWO = np.where(VALUE > 8, "much", "little")
+THREE = np.array(["low", "middle", "high"])[np.digitize(VALUE, [6, 9])]
+
+
+def columns(last: Any, *numbers: str) -> Pipeline:
+    """A pipeline that takes columns by name: categories and some numbers."""
+    head = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), list(numbers)))
+    return make_pipeline(head, last)
+
+
+def hold_equal(model: Any, rows: Any, folder: Path) -> None:
+    """The file gives what the estimator gives, on all rows."""
+    assert onnxtool.convert(model, folder / "out.onnx", effort="quick").ok
+    first, *more = onnxtool.run(folder / "out.onnx", data=rows).values.values()
+    expected = model.predict(rows)
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(first.ravel(), expected, rtol=1e-6)
+        return
+    assert first.tolist() == expected.tolist()
+    if hasattr(model, "predict_proba"):
+        np.testing.assert_allclose(more[0], model.predict_proba(rows), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        (CalibratedClassifierCV(columns(LogisticRegression(), "size"), cv=2), TWO),
+        (
+            VotingClassifier(
+                [("a", columns(LogisticRegression(), "size")), ("b", columns(DecisionTreeClassifier(), "count"))],
+                voting="soft",
+            ),
+            THREE,
+        ),
+        (
+            StackingClassifier(
+                [("a", columns(SVC(), "size", "count")), ("b", columns(DecisionTreeClassifier(), "spare"))],
+                LogisticRegression(),
+                cv=2,
+            ),
+            TWO,
+        ),
+        (
+            StackingRegressor(
+                [("a", columns(Ridge(), "size")), ("b", columns(DecisionTreeRegressor(), "count"))], cv=2
+            ),
+            VALUE,
+        ),
+        (TransformedTargetRegressor(columns(Ridge(), "size"), func=np.log1p, inverse_func=np.expm1), VALUE),
+        (OneVsRestClassifier(columns(LogisticRegression(), "size")), THREE),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_members_take_columns_by_name(model: Any, target: np.ndarray, tmp_path: Path) -> None:
+    hold_equal(model.fit(TABLE, target), TABLE, tmp_path)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+@pytest.mark.parametrize("target", [TWO, THREE])
+def test_a_pipeline_without_chances_is_calibrated(method: str, target: np.ndarray, tmp_path: Path) -> None:
+    model = CalibratedClassifierCV(make_pipeline(StandardScaler(), LinearSVC(random_state=0)), method=method, cv=2)
+    hold_equal(model.fit(NUMBERS, target), NUMBERS, tmp_path)
+
+
+def test_chances_far_from_all_classes_are_shares_of_what_is_left(tmp_path: Path) -> None:
+    """All sigmoids are tiny there; in float32 they are nothing."""
+    model = CalibratedClassifierCV(LinearSVC(random_state=0), cv=2).fit(NUMBERS, THREE)
+    hold_equal(model, NUMBERS * 100, tmp_path)
+
+
+@pytest.mark.parametrize("member", [SVC(), LinearSVC(random_state=0), LogisticRegression()])
+def test_pairs_and_rest_with_texts(member: Any, tmp_path: Path) -> None:
+    for around in (OneVsOneClassifier, OneVsRestClassifier):
+        hold_equal(around(member).fit(NUMBERS, THREE), NUMBERS, tmp_path)
+
+
+def test_rows_whose_imputed_neighbours_tie_are_said(tmp_path: Path) -> None:
+    table = pandas.DataFrame({"a": RANDOM.integers(0, 3, 90) * 1.0, "b": RANDOM.normal(size=90)})
+    table.loc[::4, "b"] = np.nan  # all that is left of these rows is one of three numbers
+    model = make_pipeline(KNNImputer(n_neighbors=2), RandomForestRegressor(5, random_state=0)).fit(table, VALUE)
+    report = onnxtool.convert(model, tmp_path / "out.onnx", effort="quick", sample=table)
+    assert report.ok
+    assert any("tie" in note for note in report.notes)
