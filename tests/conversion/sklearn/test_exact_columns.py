@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
+from onnxtool.cli.views import view_of
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.sklearn import export
 from onnxtool.errors import UsageError
@@ -94,6 +95,7 @@ def test_rows_that_change_because_the_file_rounds_them_are_counted_and_refused(t
             max_flips=allowed,
         )
         assert again.written is again.ok is again.is_within_flips is (allowed == count)
+        assert view_of(again).word == (("NOT EQUAL", "warn") if allowed == count else ("FAILED", "bad"))
         assert again.changed_rows == (count, len(X)) and again.comparison is not None and again.comparison.differs
     assert convert(model, tmp_path / "out.onnx", sample={"X": X}, effort="quick").ok
     with pytest.raises(UsageError, match="--sample"):

@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 
 import onnxtool
+from tests.conversion.sklearn.converted_model import run_converted
 
 pytest.importorskip("skl2onnx")
 pytest.importorskip("pandas")
 import pandas
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
-from sklearn.ensemble import RandomForestRegressor, StackingClassifier, StackingRegressor, VotingClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+)
 from sklearn.impute import KNNImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
@@ -118,3 +125,13 @@ def test_rows_whose_imputed_neighbours_tie_are_said(tmp_path: Path) -> None:
     report = onnxtool.convert(model, tmp_path / "out.onnx", effort="quick", sample=table)
     assert report.ok
     assert any("tie" in note for note in report.notes)
+
+
+def test_even_votes_of_bagged_trees_are_decided_by_the_last_digit_of_doubles(tmp_path: Path) -> None:
+    rows, labels = np.arange(14.0).reshape(-1, 1), np.arange(14) % 7
+    model = BaggingClassifier(DecisionTreeClassifier(max_depth=1), 3, bootstrap=False, random_state=0).fit(rows, labels)
+    for member, (first, second) in zip(model.estimators_, [(0.3, 0.1), (0.2, 0.2), (0.1, 0.3)], strict=True):
+        member.tree_.value[:] = [first, second, *[0.12] * 5]
+    assert 0.3 + 0.2 + 0.1 < 0.1 + 0.2 + 0.3 and set(model.predict(rows)) == {1}
+    (found, _) = run_converted(model, tmp_path, rows)
+    assert set(found.tolist()) == {1}

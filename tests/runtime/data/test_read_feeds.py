@@ -36,7 +36,8 @@ def linear(path: Path, batch: int | str) -> Path:
 def test_an_archive_that_fits_is_one_run() -> None:
     given = read_feeds({"x": ROWS, "label": ROWS}, FREE)
     assert [f["x"].shape for f in given.feeds] == [(4, 3)]
-    assert given.notes == ()
+    assert given.notes == ("given arrays: 'label' left out; the model takes x",)
+    assert read_feeds({"x": ROWS}, FREE).notes == ()
 
 
 @pytest.mark.parametrize("read", [read_feeds, open_data])

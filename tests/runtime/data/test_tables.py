@@ -303,3 +303,11 @@ def test_dates_in_a_frame_are_refused() -> None:
 def test_columns_that_the_model_does_not_know_are_not_taken_in_their_order(values: object) -> None:
     with pytest.raises(InputError, match="the data has z; the model takes x"):
         read_feeds({"z": values}, (TensorSpec("x", np.dtype("float32"), ("n", 1)),))
+
+
+def test_arrays_that_no_input_has_are_said(tmp_path: Path) -> None:
+    specs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
+    np.savez(tmp_path / "data.npz", x=np.ones((3, 2), np.float32), y=np.arange(3), z=np.arange(3))
+    path = tmp_path / "data.npz"
+    assert read_feeds(path, specs).notes == (f"{path}: 'y', 'z' left out; the model takes x",)
+    assert open_data(path, specs, label="y").notes == (f"{path}: 'z' left out; the model takes x",)
