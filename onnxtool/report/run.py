@@ -45,9 +45,9 @@ class RunReport(Report, kind="run"):
         values: the output arrays themselves, by name; not part of the JSON form.
         columns: what the elements of a row of an output are called, where the model says so (its classes); not part of
             the JSON form.
-        frame: where the data were a table in Python and the outputs have a row for each of its: these as a frame, of the
-            library of a given frame or else of pandas, with a column for each number or text of a row; not part of the
-            JSON form.
+        frame: where the data were a table in Python and the outputs have a row for each of its: these as a frame, of
+            the library of a given frame or else of pandas, with a column for each number or text of a row; not part of
+            the JSON form.
     """
 
     model: str

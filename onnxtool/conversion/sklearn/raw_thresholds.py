@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _INCLUSIVE, _STRICT = ("BRANCH_LEQ", "BRANCH_GT"), ("BRANCH_LT", "BRANCH_GTE")
 _EPSILON = float(np.finfo(np.float64).eps)
+_SPECK = 1e-30
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -175,7 +176,9 @@ def _pull_back(found: Thresholds, name: str, columns: ColumnPlaces, source: Sour
     np.maximum.at(size, found.columns, np.where(np.isfinite(found.numbers), np.abs(found.numbers), 0))
     size[~columns.summed] = 0
     margin = chosen.relative * np.maximum(np.abs(found.numbers), size[found.columns]) + chosen.absolute
-    moves = (margin > 0) & np.isfinite(found.numbers)
+    # LightGBM parts zero from all other numbers, of which a function of a column has some next to it.
+    zero = chosen.raw & (np.abs(found.numbers) < _SPECK)
+    moves = (margin > 0) & np.isfinite(found.numbers) & ~zero
     numbers = np.where(moves, found.numbers + np.where(found.strict, -1.0, 1.0) * _EPSILON * margin, found.numbers)
     missing = np.full(len(numbers), -1)
     inverse = _Inverse(name, columns, source)
