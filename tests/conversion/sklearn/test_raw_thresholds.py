@@ -10,6 +10,7 @@ import onnx
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.impute import SimpleImputer
@@ -30,6 +31,7 @@ from sklearn.tree import DecisionTreeRegressor
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.sklearn.raw_thresholds import compared_in_float32
 from onnxtool.runtime.runner import OnnxRunner
+from tests.conversion.sklearn.converted_model import run_converted
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((120, 3)).round(2) * [1.0, 0.01, 1000.0]
@@ -158,3 +160,17 @@ def test_gaps_that_are_told_of_are_filled_in_doubles(tmp_path: Path) -> None:
     model.fit(rows, Y)
     (found,) = answers(model, tmp_path, rows)
     np.testing.assert_allclose(found[:, 0], model.predict(rows), rtol=1e-6)
+
+
+def test_lightgbms_border_of_zero_stays_where_it_is(tmp_path: Path) -> None:
+    """Quantiles of the middle value are next to zero there, and LightGBM takes no number above 1e-35 for zero."""
+    lightgbm = pytest.importorskip("lightgbm")
+    rows = load_wine().data[:, [2]]
+    scaled = QuantileTransformer(n_quantiles=50, output_distribution="normal").fit(rows[::2])
+    beside = scaled.transform(rows)[:, 0]
+    assert ((beside > 1e-35) & (beside < 1e-14)).any()
+    model = lightgbm.LGBMRegressor(n_estimators=2, min_child_samples=1, min_data_in_bin=1, verbose=-1)
+    model.fit(scaled.transform(rows), (beside > 0) * 5.0)
+    assert (model.booster_.trees_to_dataframe().threshold.abs() < 1e-30).any()
+    (found,) = run_converted(make_pipeline(scaled, model), tmp_path, rows)
+    np.testing.assert_allclose(found.ravel(), model.predict(scaled.transform(rows)), rtol=1e-6)
