@@ -51,9 +51,10 @@ def test_is_named(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     rows = np.where(np.abs(ROWS) < 0.3, np.float32(0), ROWS)
     booster = fitted("LGBMRegressor", ROWS[:, 0], rows, **options)
     assert name in dropped_options(booster)
-    report = onnxtool.convert(booster, tmp_path / "out.onnx")
-    assert not report.ok
-    assert any(name in note for note in report.notes)
+    assert onnxtool.convert(booster, tmp_path / "out.onnx", effort="quick").ok  # by our own form
+    np.testing.assert_allclose(
+        outputs(tmp_path / "out.onnx", rows)[0].ravel(), booster.predict(rows), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_plain_booster_has_only_its_objective() -> None:
