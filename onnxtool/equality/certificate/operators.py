@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx import helper
 
@@ -102,13 +103,10 @@ _unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "
 @operator("IsNaN", "IsInf")
 def _none(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     """Known not to hold where the numbers have a bound."""
+    asked = (a["_kind"], a.get("detect_negative", 1), a.get("detect_positive", 1))
     if bound_of(i[0]) is not None:
         return exact(np.zeros(i[0].data.shape, bool))
-    signs = (a.get("detect_negative", 1), a.get("detect_positive", 1))
-    return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), attributes=signs), BOOL)
-
-
-_unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
+    return m.symbol(m.field.hash("not finite", m.elements(i[0]), attributes=asked), BOOL)
 
 
 @operator("Sigmoid")
@@ -151,8 +149,8 @@ def _not(m: Interpreter, i: list[Item], _: Attributes) -> Value:
 
 @operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    attributes = (a.get("fmod"), a.get("direction"), i[0].dtype.name)
-    return m.symbol(m.field.hash("two numbers", m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
+    attributes = (a.get("fmod", 0), a.get("direction"), i[0].dtype.name)
+    return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
 
 
 @operator("Sub")
@@ -287,7 +285,7 @@ def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     return m.symbol(f.where(condition, a, b), i[1].dtype)
 
 
-@operator("Cast", "CastLike")
+@operator("Cast", "CastLike", alike=True)
 def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     target = np.dtype(helper.tensor_dtype_to_np_dtype(a["to"])) if "to" in a else i[1].dtype
     value, source = i[0], i[0].dtype
@@ -303,9 +301,9 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     if value.tag[:1] == ("bool",) or _holds(target, source):
         return m.symbol(x, target, value.tag or ("whole", source))
     if is_float(source) and is_float(target):
-        if _precision(target) >= _precision(source):
+        if _widens(target, source):
             return m.symbol(x, target, ("wide", source))
-        if value.tag[:1] == ("wide",) and _precision(target) >= _precision(value.tag[1]):
+        if value.tag[:1] == ("wide",) and _widens(target, value.tag[1]):
             return m.symbol(x, target)
     elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i" and value.tag != WRAPS:
         return m.symbol(x, target, value.tag)
@@ -320,8 +318,11 @@ def _holds(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
     return source.kind in "iu" and is_float(target) and bits <= {"float64": 53, "float32": 24}.get(target.name, 0)
 
 
-def _precision(dtype: np.dtype[Any]) -> int:
-    return {"float64": 3, "float32": 2}.get(dtype.name, 1 if dtype.name in ("float16", "bfloat16") else 0)
+def _widens(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
+    """Whether a float type holds all finite numbers of another."""
+    wide, narrow = ml_dtypes.finfo(target), ml_dtypes.finfo(source)
+    smallest = (w.minexp - w.nmant for w in (wide, narrow))
+    return bool(wide.nmant >= narrow.nmant and wide.maxexp >= narrow.maxexp and next(smallest) <= next(smallest))
 
 
 def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int, ...]:
@@ -797,6 +798,10 @@ def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     ratios = np.ones(0) if scales is None else scales
     axes = [axis % x.ndim for axis in a.get("axes") or range(x.ndim)]
     names = {k: v for k, v in a.items() if not k.startswith("_") and k not in ("axes", "scales")}
+    if kind == "Upsample" or a["_version"] < 11:
+        if mode == b"nearest" and (ratios < 1).any():
+            raise NotCoveredError(f"{kind} to fewer elements before opset 11")
+        names.update(coordinate_transformation_mode=b"asymmetric", nearest_mode=b"floor")
     for at, axis in enumerate(axes):
         n = x.shape[axis]
         one = np.array([1, sizes[at]]) if sizes is not None and sizes.size else None
