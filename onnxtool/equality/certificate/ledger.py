@@ -185,7 +185,7 @@ class Constants:
                     found = self._product(node, producers)
                 elif node.op_type in TREES:
                     found = _Linear(f"{node.output[-1]}.weights", None, (-1,), 1, 1)
-                elif node.op_type == "Cast" and node.input[0] in states:
+                elif node.op_type in ("Cast", "Identity") and node.input[0] in states:
                     found = states[node.input[0]]
                 elif node.op_type in _AFFINE and node.domain == "":
                     found = self._step(node, states)

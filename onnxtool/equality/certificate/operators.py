@@ -100,6 +100,15 @@ _unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(
 _unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
 
 
+@operator("LpNormalization")
+def _lp_normalization(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """Each number over sum(|x|), or over sqrt(sum(x^2))."""
+    f, x, axis = m.field, m.elements(i[0]), a.get("axis", -1)
+    if a.get("p", 2) == 1:
+        return m.symbol(f.div(x, f.sum(f.abs(x), axis, keepdims=True)), i[0].dtype)
+    return m.symbol(f.div(x, f.sqrt(f.sum(f.mul(x, x), axis, keepdims=True))), i[0].dtype)
+
+
 @operator("IsNaN", "IsInf")
 def _none(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     """Known not to hold where the numbers have a bound."""
@@ -320,17 +329,17 @@ def _holds(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
 
 def _widens(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
     """Whether a float type holds all finite numbers of another."""
-    wide, narrow = ml_dtypes.finfo(target), ml_dtypes.finfo(source)
+    wide, narrow = (ml_dtypes.finfo(kind) for kind in (target, source))  # type: ignore[no-untyped-call]
     smallest = (w.minexp - w.nmant for w in (wide, narrow))
     return bool(wide.nmant >= narrow.nmant and wide.maxexp >= narrow.maxexp and next(smallest) <= next(smallest))
 
 
 def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int, ...]:
-    listed = a.get("axes")
+    listed, none_means_none = a.get("axes"), a.get("noop_with_empty_axes", 0)
     if listed is None and len(i) > 1 and i[1] is not None:
         listed = m.numbers(i[1], "which dims are reduced").reshape(-1).tolist()
     if not listed:
-        return () if a.get("noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if none_means_none else tuple(range(rank))
     return tuple(sorted(int(axis) % rank for axis in listed))
 
 
@@ -407,10 +416,11 @@ def _beside(z: Array, x: Array, axis: int) -> Array:
 def _gemm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
     found = f.matmul(x.T if a.get("transA", 0) else x, y.T if a.get("transB", 0) else y)
-    if a.get("alpha", 1.0) != 1.0:
-        found = f.mul(found, f.scalar(a["alpha"]))
+    alpha, beta = a.get("alpha", 1.0), a.get("beta", 1.0)
+    if alpha != 1.0:
+        found = f.mul(found, f.scalar(alpha))
     if len(i) > 2 and i[2] is not None:
-        found = f.add(found, f.mul(m.elements(i[2]), f.from_float(a.get("beta", 1.0))))
+        found = f.add(found, f.mul(m.elements(i[2]), f.from_float(beta)))
     return m.symbol(found, i[0].dtype)
 
 
@@ -495,7 +505,9 @@ def _conv_transpose(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         upper = auto == b"SAME_UPPER"
         first = [t // 2 if upper else t - t // 2 for t in total]
         pads = first + [t - s for t, s in zip(total, first, strict=True)]
-    size = [n - pads[k] - pads[rank + k] for k, n in enumerate(full)]
+        size = wanted  # beyond the last window there is the bias alone
+    else:
+        size = [n - pads[k] - pads[rank + k] for k, n in enumerate(full)]
     found = f.conv_transpose(x, w, strides, dilations, pads, size, a.get("group", 1))
     if len(i) > 2 and i[2] is not None:
         found = f.add(found, m.elements(i[2]).reshape(1, -1, *[1] * rank))
@@ -778,9 +790,10 @@ def _sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 
 @operator("Dropout")
 def _dropout(m: Interpreter, i: list[Item], a: Attributes) -> Any:
-    if a["_outputs"] > 1 or (len(i) > 2 and i[2] is not None and bool(m.numbers(i[2], "training").reshape(-1)[0])):
+    x, _ratio, training = [*i, None, None][:3]
+    if a["_outputs"] > 1 or (training is not None and bool(m.numbers(training, "training").reshape(-1)[0])):
         raise NotCoveredError("Dropout in training")
-    return i[0]
+    return x
 
 
 @operator("Resize", "Upsample")
