@@ -19,8 +19,8 @@ FIELD = Field(5)
 UNARY = """
 Abs Neg Ceil Floor Round Sign Relu Exp Log Sqrt Reciprocal Erf Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh
 Atanh Sigmoid Softplus Softsign HardSwish Mish Gelu Elu Selu LeakyRelu HardSigmoid ThresholdedRelu Identity Softmax
-LogSoftmax Hardmax Swish IsNaN IsInf LpNormalization GlobalMaxPool GlobalAveragePool GlobalLpPool ReduceSum ReduceMean ReduceMax
-ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare ArgMax ArgMin
+LogSoftmax Hardmax Swish IsNaN IsInf LpNormalization GlobalMaxPool GlobalAveragePool GlobalLpPool ReduceSum ReduceMean
+ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare ArgMax ArgMin
 """
 BITWISE = "BitwiseAnd BitwiseOr BitwiseXor"
 BINARY = {
