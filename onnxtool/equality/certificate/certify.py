@@ -237,7 +237,7 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
     """
     began, failed = time.thread_time(), ""
     used = pair.used
-    for sizes in usual_sizes(pair.a, pair.examples):
+    for sizes in usual_sizes(pair.a, pair.examples, deadline):
         late = time.thread_time() > deadline
         if len(used) > 1 and (late or len(used) >= most):
             break

@@ -18,6 +18,7 @@ _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
 _SMALL, _LARGEST = 34, 200_000
 _MOST = 8  # sizes of each kind at which a size decides something, that are compared
 _BEYOND, _FEW = 512, 4
+_MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
 _SHORT = 16  # numbers of a tensor that are followed each
 _TURNS, _GROWTH = 8, 1.25  # decisions of one dim that are sought, and from one size to the next
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
@@ -49,13 +50,28 @@ def dim_key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dim
     return dim.dim_param or f"{info.name}.{axis}"
 
 
-def usual_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> list[Sizes]:
-    """Each once; one alone twice, since a certificate takes two points."""
-    found: list[Sizes] = []
+def usual_sizes(
+    model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]], deadline: float = np.inf
+) -> Iterator[Sizes]:
+    """Sizes that a model takes, each once; one alone twice, since a certificate takes two points.
+
+    Args:
+        model: which is run for its sizes alone before any is given.
+        examples: inputs that it takes.
+        deadline: of this thread's processor time; sizes after it are given without a run.
+    """
+    run = _SizeRun(model, model)
+    known: list[Sizes] = []
+    taken: list[Sizes] = []
     for sizes in _all_sizes(model, examples):
-        if sizes not in found:
-            found.append(sizes)
-    return found if len(found) > 1 else found * 2
+        if sizes in known:
+            continue
+        known.append(sizes)
+        if time.thread_time() > deadline or run.of(sizes).outputs is not None:
+            taken.append(sizes)
+            yield sizes
+    for sizes in ([] if len(taken) > 1 else taken or known)[:1]:
+        yield sizes  # of none that it takes the reason is told
 
 
 def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
@@ -85,6 +101,9 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
     yield {key: size + (k % 3 if len(keys) > 1 else 1) + (key == first) for k, (key, size) in enumerate(small.items())}
     for step in range(3, 9):
         yield {key: _PRIMES[(k + step) % len(_PRIMES)] + step for k, key in enumerate(keys)}
+    for key in keys:
+        for step in (1, base[key] + 1, 16):
+            yield {**small, key: small[key] + step}
     for size in (16, 32, 48, 64, 224, 256):
         yield {**dict.fromkeys(keys, size), first: 1}
         yield {**dict.fromkeys(keys, size), first: 2}
@@ -230,10 +249,15 @@ class _SizeRun:
         self._decided: list[bytes] = []
         self._compares = False
         self._known: dict[str, np.ndarray] = {}
+        self._elements, self._last = 0, dict[str, int]()
         self._run = Interpreter(model, Shapes(), see=self._keep)
 
     def of(self, sizes: Sizes) -> _Sizes:
+        grown = max((n / max(self._last.get(k, n), 1) for k, n in sizes.items()), default=1.0)
+        if self._elements * max(grown, 1.0) ** 2 > _MOST_ELEMENTS:  # what sizes make, such as a mask, is there in full
+            return _Sizes(None, np.zeros(0, np.int64))
         self._numbers, self._decided, self._compares = [], [], False
+        self._elements, self._last = 0, dict(sizes)
         feeds = {}
         for name, (info, shape) in zip(self._names, input_shapes(self._like, sizes), strict=True):
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
@@ -249,6 +273,7 @@ class _SizeRun:
             return
         self._numbers += value.data.shape
         known = value.data if value.exact else value.number
+        self._elements = max(self._elements, known.size if known is not None else 0)
         if known is None or known.dtype.kind not in "biuf" or not known.size:
             return
         flat = known.reshape(-1)
