@@ -335,7 +335,7 @@ def _widens(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
 
 
 def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int, ...]:
-    listed, none_means_none = a.get("axes"), a.get("noop_with_empty_axes", 0)
+    listed, none_means_none = a.get("axes"), a.get("noop_with_empty_axes", 0) == 1
     if listed is None and len(i) > 1 and i[1] is not None:
         listed = m.numbers(i[1], "which dims are reduced").reshape(-1).tolist()
     if not listed:
@@ -348,7 +348,7 @@ def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int,
 )
 def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, kind = m.field, m.elements(i[0]), a["_kind"][6:]
-    axes, keep = _axes(m, i, a, x.ndim), bool(a.get("keepdims", 1))
+    axes, keep = _axes(m, i, a, x.ndim), a.get("keepdims", 1) == 1
     tag: tuple[Any, ...] = ()
     if kind in ("Max", "Min"):
         found = f.reduce_max(x if kind == "Max" else f.neg(x), axes, keep)
@@ -526,7 +526,7 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         ([1] * rank, [1] * rank, [0] * 2 * rank) if kind.startswith("Global") else _windows(a, x.shape[2:], kernel)
     )
     ends = list(pads[rank:])
-    if a.get("ceil_mode", 0):
+    if a.get("ceil_mode", 0) == 1:
         for d in range(rank):
             reach = dilations[d] * (kernel[d] - 1) + 1
             free = x.shape[2 + d] + pads[d] + pads[rank + d] - reach
@@ -667,7 +667,7 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     seen = np.expand_dims(f.digest(x, axis), axis)
     if kind in ("ArgMax", "ArgMin"):
         found = f.hash(kind, seen, attributes=names)
-        return m.symbol(found if a.get("keepdims", 1) else np.squeeze(found, axis), np.int64)
+        return m.symbol(found if a.get("keepdims", 1) == 1 else np.squeeze(found, axis), np.int64)
     count = (
         x.shape[axis]
         if kind == "Hardmax"
