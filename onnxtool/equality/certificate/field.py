@@ -251,6 +251,8 @@ class Field:
             raise ValueError(f"{x.shape} by {weight.shape} in {groups} groups")
         x = self.pad(x, [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
         size = [(x.shape[2 + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(rank)]
+        if min(size, default=1) < 1 and x.size:
+            raise ValueError("the kernel is larger than its input")
         batch, outputs, inputs = x.shape[0], weight.shape[0] // groups, weight.shape[1]
         found = np.zeros((batch, groups, outputs, int(np.prod(size))), np.int64)
         places = list(np.ndindex(*kernel))

@@ -541,6 +541,8 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         summand = f.power(f.abs(x), order) if order % 2 else f.power(x, order)
     summand = f.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
     size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
+    if min(size, default=1) < 1 and x.size:
+        raise NotCoveredError(f"{kind} whose window is larger than its input")  # each runtime does something else
     windows = [tuple(f.window(at, size, strides, dilations)) for at in np.ndindex(*kernel)]
     total = np.zeros((*x.shape[:2], *size), np.int64)
     for window in windows:
