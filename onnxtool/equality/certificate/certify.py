@@ -46,6 +46,16 @@ class _Pair:
     points: list[FieldPoint] = field(default_factory=list)
     used: list[Sizes] = field(default_factory=list)
     looked: int = 0
+    empty: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    full: set[str] = field(default_factory=set)
+
+    def see(self, node: onnx.NodeProto, name: str, value: Item) -> None:
+        """Keep which tensors had no element at any size yet: what computes them was not compared."""
+        if isinstance(value, Value) and not value.exact:
+            if value.data.size:
+                self.full.add(name)
+            else:
+                self.empty[name] = node
 
     def feeds(self, point: Field, sizes: Sizes) -> dict[str, Value]:
         """The inputs of A at a random point."""
@@ -67,9 +77,9 @@ class _Pair:
         point = Field(secrets.randbits(48))
         memory: dict[object, Item] = {}
         feeds = self.feeds(point, sizes)
-        expected = Interpreter(self.a, point, memory=memory).run(feeds)
+        expected = Interpreter(self.a, point, see=self.see, memory=memory).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point)
-        found = Interpreter(self.b, point, own, memory=memory).run(self._own_feeds(feeds))
+        found = Interpreter(self.b, point, own, see=self.see, memory=memory).run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             first, second = self._values(point, feeds, memory)
             pairs = tuple(differing_values(first, second)[:_MOST_PAIRS])
@@ -237,7 +247,7 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
     """
     began, failed = time.thread_time(), ""
     used = pair.used
-    for sizes in usual_sizes(pair.a, pair.examples):
+    for sizes in usual_sizes(pair.a, pair.examples, deadline):
         late = time.thread_time() > deadline
         if len(used) > 1 and (late or len(used) >= most):
             break
@@ -277,6 +287,9 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         pair.hold(sizes)
     if unread:
         raise NotCoveredError(f"constant {unread!r} is none of A's, and no size that was compared reads all of it")
+    for name, node in pair.empty.items():
+        if name not in pair.full:
+            raise NotCoveredError(f"{node.op_type} {node.name or name!r} has no element at any size that was compared")
     return failed
 
 

@@ -21,6 +21,7 @@ different salts is the same real function, wherever both are defined, but for th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from numpy.typing import ArrayLike
 # p = 7 modulo 8, so that 2 has a square root.
 _OFFSETS = (105, 225, 249, 697, 705, 985)
 _GELU = 0.7978845608028654  # sqrt(2 / pi)
-_DEPTH = 2**19  # products of 17 bit numbers whose sum is exact in float64
+_DEPTH = 2**11  # products of 31 and 11 bits whose sum is exact in float64
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 Array = np.ndarray
@@ -102,12 +103,20 @@ class Field:
 
     def from_float(self, x: ArrayLike) -> Array:
         """Floats of any precision, exactly; infinities and NaN become symbols."""
-        x = np.asarray(x).astype(np.float64)
-        finite = np.isfinite(x)
-        plain = np.where(finite, x, 0.0)
-        mantissa, exponent = np.frexp(plain)
-        whole = np.mod(np.ldexp(mantissa, 53).astype(np.int64), self.p)
-        found = self.fold(whole * self._powers[exponent.astype(np.int64) - 53 + 1200])
+        x = np.asarray(x)
+        if x.dtype == np.float32:
+            bits = np.ascontiguousarray(x).view(np.int32)
+            exponent = (bits >> 23) & 0xFF
+            whole = (bits & 0x7FFFFF) + np.where(exponent > 0, 1 << 23, 0)
+            found = self.fold(whole.astype(np.int64) * self._powers[np.maximum(exponent, 1) + (1200 - 150)])
+            found = np.where((bits < 0) & (found > 0), self.p - found, found).reshape(x.shape)
+            finite = (exponent < 0xFF).reshape(x.shape)
+        else:
+            x = x.astype(np.float64)
+            finite = np.isfinite(x)
+            mantissa, exponent = np.frexp(np.where(finite, x, 0.0))
+            whole = np.mod(np.ldexp(mantissa, 53).astype(np.int64), self.p)
+            found = self.fold(whole * self._powers[exponent.astype(np.int64) - 53 + 1200])
         if finite.all():
             return found
         infinity, nan = self._seed("infinity") % self.p, self._seed("nan") % self.p
@@ -202,25 +211,19 @@ class Field:
         return np.expand_dims(found, axis) if keepdims else found
 
     def matmul(self, a: Array, b: Array) -> Array:
-        """As numpy's, by three exact products in float64: 31 bits are 15 and 16 bits (Karatsuba)."""
+        """As numpy's, by three exact products in float64: 31 bits of the smaller factor are 9, 11 and 11 bits."""
         if a.ndim == 0 or b.ndim == 0:
             raise ValueError("matmul takes no scalars")
         if a.shape[-1] > _DEPTH:
             split = np.arange(_DEPTH, a.shape[-1], _DEPTH)
             parts = zip(np.split(a, split, -1), np.split(b, split, 0 if b.ndim == 1 else -2), strict=True)
-            sums = [self.matmul(x, y) for x, y in parts]
-            return self.fold(np.sum(sums, axis=0))
-        a1, a0 = (a >> 16).astype(np.float64), (a & 0xFFFF).astype(np.float64)
-        b1, b0 = (b >> 16).astype(np.float64), (b & 0xFFFF).astype(np.float64)
-        high, low = a1 @ b1, a0 @ b0
-        a1 += a0
-        b1 += b0
-        middle = a1 @ b1 - high - low
-        found = self.fold(np.asarray(high).astype(np.int64))
-        for part in (middle, low):  # the sums stay below 2^54
-            found *= 1 << 16
-            found += np.asarray(part).astype(np.int64)
-            found = self.fold(found)
+            return functools.reduce(self.add, (self.matmul(x, y) for x, y in parts))
+        first = a.size <= b.size
+        small, large = (a, b.astype(np.float64)) if first else (b, a.astype(np.float64))
+        found: Array = np.array(0)
+        for shift, bits in ((22, 0x1FF), (11, 0x7FF), (0, 0x7FF)):
+            part = ((small >> shift) & bits).astype(np.float64)
+            found = self.fold((found << 11) + np.asarray(part @ large if first else large @ part).astype(np.int64))
         return found
 
     def conv(
@@ -248,6 +251,8 @@ class Field:
             raise ValueError(f"{x.shape} by {weight.shape} in {groups} groups")
         x = self.pad(x, [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
         size = [(x.shape[2 + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(rank)]
+        if min(size, default=1) < 1 and x.size:
+            raise ValueError("the kernel is larger than its input")
         batch, outputs, inputs = x.shape[0], weight.shape[0] // groups, weight.shape[1]
         found = np.zeros((batch, groups, outputs, int(np.prod(size))), np.int64)
         places = list(np.ndindex(*kernel))

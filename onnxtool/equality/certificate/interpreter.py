@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,14 +81,16 @@ class Value:
 Item = Any  # a Value, a list of them (a sequence), or None (an empty optional)
 Handler = Callable[["Interpreter", list[Item], Attributes], Any]
 _OPERATORS: dict[str, Handler] = {}
+_ONE_KIND: dict[Handler, bool] = {}  # whether what a handler computes does not hang on the operator's name
 _FOLLOWERS: list[Callable[[str, list[Item], Attributes, list[Item]], None]] = []
 
 
-def operator(*names: str) -> Callable[[Handler], Handler]:
-    """Registers what computes operators of these names."""
+def operator(*names: str, alike: bool = False) -> Callable[[Handler], Handler]:
+    """Registers what computes operators of these names; unless they are alike, it has to look at `_kind`."""
 
     def register(handler: Handler) -> Handler:
         _OPERATORS.update(dict.fromkeys(names, handler))
+        _ONE_KIND[handler] = alike or len(names) == 1
         return handler
 
     return register
@@ -112,6 +115,55 @@ def exact(array: Any) -> Value:
     """A tensor whose numbers are known."""
     data = np.asarray(array)
     return Value(data, data.dtype)
+
+
+class _Noticed(dict[str, Any]):
+    """Attributes that remember which of them a handler has looked at."""
+
+    def __init__(self, attributes: Attributes) -> None:
+        super().__init__(attributes)
+        self.noticed: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.noticed.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.noticed.add(name)
+        return super().get(name, default)
+
+    def items(self) -> Any:
+        self.noticed.update(self)
+        return super().items()
+
+
+class _NoticedInputs(list[Item]):
+    """Inputs that remember which of them a handler has looked at."""
+
+    def __init__(self, inputs: Sequence[Item]) -> None:
+        super().__init__(inputs)
+        self.noticed: set[int] = set()
+
+    def __getitem__(self, place: Any) -> Any:
+        chosen = range(len(self))[place]
+        self.noticed.update(chosen if isinstance(place, slice) else (chosen,))
+        return super().__getitem__(place)
+
+    def __iter__(self) -> Iterator[Item]:
+        self.noticed.update(range(len(self)))
+        return super().__iter__()
+
+
+@functools.cache
+def _defaults(kind: str, domain: str, version: int) -> Attributes:
+    """The attributes of an operator that mean the same as if they were left out."""
+    try:
+        schema = onnx.defs.get_schema(kind, version, "" if domain == "ai.onnx" else domain)
+    except onnx.defs.SchemaError:
+        return {}
+    return {
+        n: helper.get_attribute_value(a.default_value) for n, a in schema.attributes.items() if a.default_value.name
+    }
 
 
 class Interpreter:
@@ -311,7 +363,7 @@ class Interpreter:
                 return self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
             if kind in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
-                found = _OPERATORS[kind](self, inputs, {**attributes, **own})
+                found = self._handled(kind, domain, inputs, {**attributes, **own})
                 if kind in _WRAPPING or any(v.tag == WRAPS for v in values):
                     for made in _several(found):
                         self._wrap(made, kind in _WRAPPING)
@@ -325,6 +377,25 @@ class Interpreter:
             if body is not None:
                 return tuple(body)
         return self.opaque(kind, inputs, attributes, count, domain)
+
+    def _handled(self, kind: str, domain: str, inputs: list[Item], attributes: Attributes) -> Any:
+        """What a handler makes of an operator, if it has looked at all that the operator is told.
+
+        Raises:
+            NotCoveredError: it took no notice of an input or an attribute, so it may compute something else.
+        """
+        seen, values = _Noticed(attributes), _NoticedInputs(inputs)
+        found = _OPERATORS[kind](self, values, seen)
+        missed = sorted(attributes.keys() - seen.noticed - _WITHOUT_EFFECT - {"_outputs", "_version", "_name"})
+        if _ONE_KIND[_OPERATORS[kind]]:
+            missed = [name for name in missed if name != "_kind"]
+        usual = _defaults(kind, domain, attributes["_version"]) if missed else {}
+        missed = [name for name in missed if name not in usual or usual[name] != attributes[name]]
+        if missed:
+            raise NotCoveredError(f"{kind} with {missed[0]}")
+        if any(v is not None and i not in values.noticed for i, v in enumerate(inputs)):
+            raise NotCoveredError(f"{kind} of {len(inputs)} inputs")
+        return found
 
     def _wrap(self, value: Item, arithmetic: bool) -> None:
         """Integers that arithmetic made: short ones are taken modulo 2^n, long ones are marked."""
@@ -355,9 +426,7 @@ class Interpreter:
             return None
         if not function.node:
             return None
-        defaults = {
-            n: helper.get_attribute_value(a.default_value) for n, a in schema.attributes.items() if a.default_value.name
-        }
+        defaults = _defaults(kind, domain, version)
         if not function.opset_import:
             function = onnx.FunctionProto.FromString(function.SerializeToString())
             function.opset_import.append(helper.make_opsetid("", version))
@@ -670,6 +739,10 @@ _EXACT = frozenset(
     )
 )
 
+# Attributes that change no number: how a sum is rounded, what training keeps, the order of indices that nobody reads.
+_WITHOUT_EFFECT = frozenset(
+    ("stash_type", "precision", "momentum", "ratio", "seed", "storage_order", "consumed_inputs")
+)
 _COSTLY = frozenset(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu"))
 _KEPT = 2**23  # elements of one result
 _ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,22 +22,48 @@ from onnxtool.runtime.session.session import EXACT
 
 Array = np.ndarray
 _PREFIX = "onnxtool.certificate."
+_SINGLE = ("Mul", "Div", "Add", "Sub", "Neg", "Identity")  # number by number
 _AFFINE = ("Mul", "Div", "Add", "Sub", "BatchNormalization")
 
 
 @dataclass
 class Known:
-    """A constant, or what follows from constants alone.
+    """A constant, or what follows from constants alone; its numbers are worked out when they are asked for.
 
     Attributes:
-        number: in float64, exact but for its rounding.
-        stepwise: rounded to the tensor's precision after each step, as passes leave it.
+        shape: of the tensor.
+        floats: it holds floats.
         derived: it is no constant of the model itself.
+        make: gives `number` and `stepwise`.
     """
 
-    number: Array
-    stepwise: Array
+    shape: tuple[int, ...]
+    floats: bool
     derived: bool
+    make: Callable[[], tuple[Array, Array]]
+
+    @functools.cached_property
+    def _made(self) -> tuple[Array, Array]:
+        return self.make()
+
+    @property
+    def number(self) -> Array:
+        """In float64, exact but for its rounding."""
+        return self._made[0]
+
+    @property
+    def stepwise(self) -> Array:
+        """Rounded to the tensor's precision after each step, as passes leave it."""
+        return self._made[1]
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return int(np.prod(self.shape))
+
+
+def _literal(array: Array) -> Known:
+    return Known(array.shape, is_float(array.dtype), False, lambda: (_wide(array),) * 2)
 
 
 @dataclass(frozen=True)
@@ -64,7 +91,7 @@ class Constants:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
         self.literal = constants_of(model)
-        self.known = {name: Known(_wide(a), _wide(a), False) for name, a in self.literal.items()}
+        self.known = {name: _literal(a) for name, a in self.literal.items()}
         self._types = {name: a.dtype for name, a in self.literal.items()}
         self._interpreter = Interpreter(model, Field(0))
         self._written = set[str]()
@@ -73,7 +100,7 @@ class Constants:
             if node.op_type in ("Constant", "If", "Loop", "Scan") or node.domain != "" or len(node.output) != 1:
                 continue
             if node.op_type == "Shape" and node.input[0] in self.known:
-                shape, ends = self.known[node.input[0]].number.shape, {a.name: a.i for a in node.attribute}
+                shape, ends = self.known[node.input[0]].shape, {a.name: a.i for a in node.attribute}
                 self._write(node.output[0], np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64))
             elif node.op_type == "CastLike":  # of a constant, to the type of what it is added to
                 self._add(helper.make_node("Identity", node.input[:1], node.output))
@@ -81,15 +108,21 @@ class Constants:
                 self._add(node)
         self._follow()
 
-    def elements(self, field: Field) -> dict[str, Array]:
-        """All of them in a field."""
+    def elements(self, field: Field, names: Collection[str]) -> dict[str, Array]:
+        """Some of them in a field."""
         interpreter = Interpreter(self.model, field)
-        found = {name: exact(a) for name, a in self.literal.items()}
+        needed = set(names)
+        for node in reversed(self.nodes):
+            if node.output[0] in needed:
+                needed.update(node.input)
+        found = {name: exact(a) for name, a in self.literal.items() if name in needed}
         for node in self.nodes:
+            if node.output[0] not in needed:
+                continue
             inputs = [found[n] if n else None for n in node.input]
             attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
             found[node.output[0]] = interpreter.apply(node.op_type, inputs, attributes)
-        return {name: interpreter.elements(v) for name, v in found.items() if is_float(v.dtype)}
+        return {name: interpreter.elements(found[name]) for name in names}
 
     def steps(self, expressions: Iterable[RoundedConstant]) -> tuple[ConstantStep, ...]:
         """What leads from the constants of the model to the sources of some expressions, in its order."""
@@ -134,23 +167,30 @@ class Constants:
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(attributes["to"]))
         elif node.op_type in ("ConstantOfShape", "Shape", "Equal", "Less", "Greater", "Not", "And", "Or", "Where"):
             return False
-        try:
+        inputs = [self.known[n] if n else None for n in node.input]
+
+        def made() -> tuple[Array, Array]:
             pair = []
             for stepwise in (False, True):
-                inputs = [
-                    exact(self.known[n].stepwise if stepwise else self.known[n].number) if n else None
-                    for n in node.input
-                ]
+                values = [None if k is None else exact(k.stepwise if stepwise else k.number) for k in inputs]
                 if node.op_type == "Cast":
-                    pair.append(inputs[0].data.astype(dtype))  # type: ignore[union-attr]
+                    pair.append(values[0].data.astype(dtype))  # type: ignore[union-attr]
                 else:
                     with np.errstate(all="ignore"):
-                        found = self._interpreter.by_reference(node.op_type, list(inputs), attributes)
-                    pair.append(found.data)
+                        pair.append(self._interpreter.by_reference(node.op_type, list(values), attributes).data)
+            return _wide(pair[0]), _wide(pair[1].astype(dtype))
+
+        try:
+            if node.op_type in _SINGLE and all(k is not None and k.floats for k in inputs):
+                shape, floats = np.broadcast_shapes(*(k.shape for k in inputs if k is not None)), True
+                same = inputs[0] if node.op_type == "Identity" else None
+                known = Known(shape, floats, True, made if same is None else lambda: (same.number, same.stepwise))
+            else:
+                pair = made()
+                known = Known(pair[0].shape, pair[0].dtype == np.float64, True, lambda: pair)
         except Exception:  # ONNX's implementation raises what it likes on what it does not know
             return False
-        number, step = pair
-        self.known[node.output[0]] = Known(_wide(number), _wide(step.astype(dtype)), True)
+        self.known[node.output[0]] = known
         self._types[node.output[0]] = dtype
         self.nodes.append(node)
         return True
@@ -172,7 +212,7 @@ class Constants:
         """Enter a constant that the model does not have."""
         self._written.add(name)
         self.literal[name] = number
-        self.known[name] = Known(_wide(number), _wide(number), False)
+        self.known[name] = _literal(number)
         self._types[name] = number.dtype
 
     def _follow(self) -> None:
@@ -185,7 +225,7 @@ class Constants:
                     found = self._product(node, producers)
                 elif node.op_type in TREES:
                     found = _Linear(f"{node.output[-1]}.weights", None, (-1,), 1, 1)
-                elif node.op_type == "Cast" and node.input[0] in states:
+                elif node.op_type in ("Cast", "Identity") and node.input[0] in states:
                     found = states[node.input[0]]
                 elif node.op_type in _AFFINE and node.domain == "":
                     found = self._step(node, states)
@@ -202,11 +242,11 @@ class Constants:
         bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
         if weight not in self.known or (bias is not None and bias not in self.known):
             return None
-        shape = self.known[weight].number.shape
+        shape = self.known[weight].shape
         before = producers.get(node.input[0])
         if node.op_type == "MatMul" and before is not None and before.op_type in ("Mul", "Div"):
             scale = next((n for n in before.input if n in self.known), None)
-            if scale is not None and self.known[scale].number.size in (1, shape[-2] if len(shape) > 1 else 1):
+            if scale is not None and self.known[scale].size in (1, shape[-2] if len(shape) > 1 else 1):
                 self._emit(before.op_type, (weight, self._dims(scale, (-1, 1))))
         if node.op_type == "Conv":
             return _Linear(weight, bias, (-1, *[1] * (len(shape) - 1)), shape[0], len(shape) - 1)
@@ -232,7 +272,7 @@ class Constants:
             scale, shift = self._batch_norm(node)
         else:
             other = node.input[1 - at]
-            if other not in self.known or not self._fits(self.known[other].number.shape, state):
+            if other not in self.known or not self._fits(self.known[other].shape, state):
                 return None
             flat = self._dims(other, (-1,))
             if node.op_type in ("Add", "Sub"):
@@ -313,8 +353,8 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     own = {(x.dtype.name, x.tobytes()) for x in a.literal.values()}
     by_size: dict[int, list[str]] = {}
     for name, known in a.known.items():
-        if known.number.dtype == np.float64 and known.number.size:
-            by_size.setdefault(known.number.size, []).append(name)
+        if known.floats and known.size:
+            by_size.setdefault(known.size, []).append(name)
     single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX)]
     found, open_ones = [], {}
     for name, constant in constants_of(b).items():
@@ -387,12 +427,12 @@ def _side_by_side(constant: Array, a: Constants, factors: Sequence[str]) -> str:
     for axis in reversed(range(constant.ndim)):
         others = [n for k, n in enumerate(constant.shape) if k != axis]
         widths = {
-            name: known.number.shape[axis]
+            name: known.shape[axis]
             for name, known in a.known.items()
-            if known.number.dtype == np.float64
-            and known.number.ndim == constant.ndim
-            and 0 < known.number.shape[axis] < constant.shape[axis]
-            and [n for k, n in enumerate(known.number.shape) if k != axis] == others
+            if known.floats
+            and len(known.shape) == constant.ndim
+            and 0 < known.shape[axis] < constant.shape[axis]
+            and [n for k, n in enumerate(known.shape) if k != axis] == others
         }
         parts: list[RoundedConstant] = []
         end = 0
@@ -439,7 +479,7 @@ def constants_in_field(
     a: Constants, b: onnx.ModelProto, expressions: Iterable[RoundedConstant], field: Field
 ) -> dict[str, Array]:
     """The exact values of B's constants that have an expression, in a field."""
-    known = a.elements(field)
+    known = a.elements(field, {n for item in expressions for n in (item.source, item.factor) if n})
     shapes = {name: c.shape for name, c in constants_of(b).items()}
     found = {}
     for item in expressions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx import helper
 
@@ -99,16 +100,22 @@ _unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(
 _unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
 
 
+@operator("LpNormalization")
+def _lp_normalization(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """Each number over sum(|x|), or over sqrt(sum(x^2))."""
+    f, x, axis = m.field, m.elements(i[0]), a.get("axis", -1)
+    if a.get("p", 2) == 1:
+        return m.symbol(f.div(x, f.sum(f.abs(x), axis, keepdims=True)), i[0].dtype)
+    return m.symbol(f.div(x, f.sqrt(f.sum(f.mul(x, x), axis, keepdims=True))), i[0].dtype)
+
+
 @operator("IsNaN", "IsInf")
 def _none(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     """Known not to hold where the numbers have a bound."""
+    asked = (a["_kind"], a.get("detect_negative", 1), a.get("detect_positive", 1))
     if bound_of(i[0]) is not None:
         return exact(np.zeros(i[0].data.shape, bool))
-    signs = (a.get("detect_negative", 1), a.get("detect_positive", 1))
-    return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), attributes=signs), BOOL)
-
-
-_unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
+    return m.symbol(m.field.hash("not finite", m.elements(i[0]), attributes=asked), BOOL)
 
 
 @operator("Sigmoid")
@@ -151,8 +158,8 @@ def _not(m: Interpreter, i: list[Item], _: Attributes) -> Value:
 
 @operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    attributes = (a.get("fmod"), a.get("direction"), i[0].dtype.name)
-    return m.symbol(m.field.hash("two numbers", m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
+    attributes = (a.get("fmod", 0), a.get("direction"), i[0].dtype.name)
+    return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
 
 
 @operator("Sub")
@@ -287,7 +294,7 @@ def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     return m.symbol(f.where(condition, a, b), i[1].dtype)
 
 
-@operator("Cast", "CastLike")
+@operator("Cast", "CastLike", alike=True)
 def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     target = np.dtype(helper.tensor_dtype_to_np_dtype(a["to"])) if "to" in a else i[1].dtype
     value, source = i[0], i[0].dtype
@@ -303,9 +310,9 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     if value.tag[:1] == ("bool",) or _holds(target, source):
         return m.symbol(x, target, value.tag or ("whole", source))
     if is_float(source) and is_float(target):
-        if _precision(target) >= _precision(source):
+        if _widens(target, source):
             return m.symbol(x, target, ("wide", source))
-        if value.tag[:1] == ("wide",) and _precision(target) >= _precision(value.tag[1]):
+        if value.tag[:1] == ("wide",) and _widens(target, value.tag[1]):
             return m.symbol(x, target)
     elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i" and value.tag != WRAPS:
         return m.symbol(x, target, value.tag)
@@ -320,16 +327,19 @@ def _holds(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
     return source.kind in "iu" and is_float(target) and bits <= {"float64": 53, "float32": 24}.get(target.name, 0)
 
 
-def _precision(dtype: np.dtype[Any]) -> int:
-    return {"float64": 3, "float32": 2}.get(dtype.name, 1 if dtype.name in ("float16", "bfloat16") else 0)
+def _widens(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
+    """Whether a float type holds all finite numbers of another."""
+    wide, narrow = (ml_dtypes.finfo(kind) for kind in (target, source))  # type: ignore[no-untyped-call]
+    smallest = (w.minexp - w.nmant for w in (wide, narrow))
+    return bool(wide.nmant >= narrow.nmant and wide.maxexp >= narrow.maxexp and next(smallest) <= next(smallest))
 
 
 def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int, ...]:
-    listed = a.get("axes")
+    listed, none_means_none = a.get("axes"), a.get("noop_with_empty_axes", 0) == 1
     if listed is None and len(i) > 1 and i[1] is not None:
         listed = m.numbers(i[1], "which dims are reduced").reshape(-1).tolist()
     if not listed:
-        return () if a.get("noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if none_means_none else tuple(range(rank))
     return tuple(sorted(int(axis) % rank for axis in listed))
 
 
@@ -338,7 +348,7 @@ def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int,
 )
 def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, kind = m.field, m.elements(i[0]), a["_kind"][6:]
-    axes, keep = _axes(m, i, a, x.ndim), bool(a.get("keepdims", 1))
+    axes, keep = _axes(m, i, a, x.ndim), a.get("keepdims", 1) == 1
     tag: tuple[Any, ...] = ()
     if kind in ("Max", "Min"):
         found = f.reduce_max(x if kind == "Max" else f.neg(x), axes, keep)
@@ -406,10 +416,11 @@ def _beside(z: Array, x: Array, axis: int) -> Array:
 def _gemm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
     found = f.matmul(x.T if a.get("transA", 0) else x, y.T if a.get("transB", 0) else y)
-    if a.get("alpha", 1.0) != 1.0:
-        found = f.mul(found, f.scalar(a["alpha"]))
+    alpha, beta = a.get("alpha", 1.0), a.get("beta", 1.0)
+    if alpha != 1.0:
+        found = f.mul(found, f.scalar(alpha))
     if len(i) > 2 and i[2] is not None:
-        found = f.add(found, f.mul(m.elements(i[2]), f.from_float(a.get("beta", 1.0))))
+        found = f.add(found, f.mul(m.elements(i[2]), f.from_float(beta)))
     return m.symbol(found, i[0].dtype)
 
 
@@ -494,7 +505,9 @@ def _conv_transpose(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         upper = auto == b"SAME_UPPER"
         first = [t // 2 if upper else t - t // 2 for t in total]
         pads = first + [t - s for t, s in zip(total, first, strict=True)]
-    size = [n - pads[k] - pads[rank + k] for k, n in enumerate(full)]
+        size = wanted  # beyond the last window there is the bias alone
+    else:
+        size = [n - pads[k] - pads[rank + k] for k, n in enumerate(full)]
     found = f.conv_transpose(x, w, strides, dilations, pads, size, a.get("group", 1))
     if len(i) > 2 and i[2] is not None:
         found = f.add(found, m.elements(i[2]).reshape(1, -1, *[1] * rank))
@@ -513,7 +526,7 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         ([1] * rank, [1] * rank, [0] * 2 * rank) if kind.startswith("Global") else _windows(a, x.shape[2:], kernel)
     )
     ends = list(pads[rank:])
-    if a.get("ceil_mode", 0):
+    if a.get("ceil_mode", 0) == 1:
         for d in range(rank):
             reach = dilations[d] * (kernel[d] - 1) + 1
             free = x.shape[2 + d] + pads[d] + pads[rank + d] - reach
@@ -528,6 +541,8 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         summand = f.power(f.abs(x), order) if order % 2 else f.power(x, order)
     summand = f.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
     size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
+    if min(size, default=1) < 1 and x.size:
+        raise NotCoveredError(f"{kind} whose window is larger than its input")  # each runtime does something else
     windows = [tuple(f.window(at, size, strides, dilations)) for at in np.ndindex(*kernel)]
     total = np.zeros((*x.shape[:2], *size), np.int64)
     for window in windows:
@@ -654,7 +669,7 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     seen = np.expand_dims(f.digest(x, axis), axis)
     if kind in ("ArgMax", "ArgMin"):
         found = f.hash(kind, seen, attributes=names)
-        return m.symbol(found if a.get("keepdims", 1) else np.squeeze(found, axis), np.int64)
+        return m.symbol(found if a.get("keepdims", 1) == 1 else np.squeeze(found, axis), np.int64)
     count = (
         x.shape[axis]
         if kind == "Hardmax"
@@ -777,9 +792,10 @@ def _sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 
 @operator("Dropout")
 def _dropout(m: Interpreter, i: list[Item], a: Attributes) -> Any:
-    if a["_outputs"] > 1 or (len(i) > 2 and i[2] is not None and bool(m.numbers(i[2], "training").reshape(-1)[0])):
+    x, _ratio, training = [*i, None, None][:3]
+    if a["_outputs"] > 1 or (training is not None and bool(m.numbers(training, "training").reshape(-1)[0])):
         raise NotCoveredError("Dropout in training")
-    return i[0]
+    return x
 
 
 @operator("Resize", "Upsample")
@@ -797,6 +813,10 @@ def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     ratios = np.ones(0) if scales is None else scales
     axes = [axis % x.ndim for axis in a.get("axes") or range(x.ndim)]
     names = {k: v for k, v in a.items() if not k.startswith("_") and k not in ("axes", "scales")}
+    if kind == "Upsample" or a["_version"] < 11:
+        if mode == b"nearest" and (ratios < 1).any():
+            raise NotCoveredError(f"{kind} to fewer elements before opset 11")
+        names.update(coordinate_transformation_mode=b"asymmetric", nearest_mode=b"floor")
     for at, axis in enumerate(axes):
         n = x.shape[axis]
         one = np.array([1, sizes[at]]) if sizes is not None and sizes.size else None

@@ -29,6 +29,8 @@ def recurrent_layer(m: Interpreter, i: list[Item], a: Attributes) -> tuple[Item,
         raise NotCoveredError(f"{kind} of rows of different lengths")
     weight, recurrent = m.elements(i[1]), m.elements(i[2])
     width = recurrent.shape[2]
+    if a.get("hidden_size", width) != width:
+        raise NotCoveredError(f"{kind} whose hidden_size is not that of its weights")
     bias = m.elements(i[3]) if inputs[3] is not None else np.zeros((directions, 2 * _GATES[kind] * width), np.int64)
     nothing = np.zeros((directions, batch, width), np.int64)
     states = [nothing if v is None else m.elements(v) for v in inputs[5 : 7 if kind == "LSTM" else 6]]

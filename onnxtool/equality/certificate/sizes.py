@@ -18,6 +18,9 @@ _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
 _SMALL, _LARGEST = 34, 200_000
 _MOST = 8  # sizes of each kind at which a size decides something, that are compared
 _BEYOND, _FEW = 512, 4
+_MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
+_SHORT = 16  # numbers of a tensor that are followed each
+_TURNS, _GROWTH = 8, 1.25  # decisions of one dim that are sought, and from one size to the next
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
 Sizes = Mapping[str, int]
 
@@ -47,13 +50,28 @@ def dim_key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dim
     return dim.dim_param or f"{info.name}.{axis}"
 
 
-def usual_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> list[Sizes]:
-    """Each once; one alone twice, since a certificate takes two points."""
-    found: list[Sizes] = []
+def usual_sizes(
+    model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]], deadline: float = np.inf
+) -> Iterator[Sizes]:
+    """Sizes that a model takes, each once; one alone twice, since a certificate takes two points.
+
+    Args:
+        model: which is run for its sizes alone before any is given.
+        examples: inputs that it takes.
+        deadline: of this thread's processor time; sizes after it are given without a run.
+    """
+    run = _SizeRun(model, model)
+    known: list[Sizes] = []
+    taken: list[Sizes] = []
     for sizes in _all_sizes(model, examples):
-        if sizes not in found:
-            found.append(sizes)
-    return found if len(found) > 1 else found * 2
+        if sizes in known:
+            continue
+        known.append(sizes)
+        if time.thread_time() > deadline or run.of(sizes).outputs is not None:
+            taken.append(sizes)
+            yield sizes
+    for sizes in ([] if len(taken) > 1 else taken or known)[:1]:
+        yield sizes  # of none that it takes the reason is told
 
 
 def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
@@ -83,6 +101,9 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
     yield {key: size + (k % 3 if len(keys) > 1 else 1) + (key == first) for k, (key, size) in enumerate(small.items())}
     for step in range(3, 9):
         yield {key: _PRIMES[(k + step) % len(_PRIMES)] + step for k, key in enumerate(keys)}
+    for key in keys:
+        for step in (1, base[key] + 1, 16):
+            yield {**small, key: small[key] + step}
     for size in (16, 32, 48, 64, 224, 256):
         yield {**dict.fromkeys(keys, size), first: 1}
         yield {**dict.fromkeys(keys, size), first: 2}
@@ -94,60 +115,129 @@ def turning_sizes(
     """Sizes at which one of the models does something that it did at no other size before.
 
     Both are run for their sizes alone. From one size of a dim to the next, sizes and whole numbers inside a graph grow
-    by steps; where the steps, or what comparisons of sizes give, are new, the size decides something.
+    by steps; where the steps, or what is decided by sizes, are new, the size decides something. A decision at a
+    size that no number of the graph tells is found between two sizes far apart, by halving.
 
     Returns:
-        The sizes, first those at which a comparison gives something new; those at which the shapes of the outputs
+        The sizes, first those at which a decision is new; those at which the shapes of the outputs
         differ, if any; how many were looked at.
     """
-    runs = [_SizeRun(a, a), _SizeRun(b, a)]
-    seen: set[tuple[object, ...]] = set()
-    found: tuple[list[Sizes], list[Sizes]] = ([], [])  # where a comparison gives something new, where steps do
-    before: dict[str, list[np.ndarray]] = {}
-    at: dict[str, int] = {}
-    count = 0
-    decides, enough = False, time.thread_time() + _PAIRS * (deadline - time.thread_time())
-    pairs = (sizes for sizes in _all_pairs(usual) if decides and time.thread_time() < enough)
-    for name, sizes in itertools.chain(_tried_sizes(a, b, usual), pairs):
+    looks = _Looks(a, b, deadline)
+    looks.named |= looks.constant_numbers(usual)
+    named = sorted(looks.named)
+    enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
+    turns = itertools.chain.from_iterable(looks.turns(usual, name) for name in usual)
+    pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
+    for name, sizes in itertools.chain(_tried_sizes(named, usual), turns, pairs):
         if time.thread_time() > deadline:
             break
-        told = [run.of(sizes) for run in runs]
-        if told[0].outputs is None or (0 in sizes.values() and told[1].outputs is None):  # Reshape to -1 of nothing
-            before.pop(name, None)
-            continue
+        if looks.at(name, sizes) is None and looks.unlike is not None:
+            return [], looks.unlike, looks.count
+    # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
+    few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
+    larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
+    beyond = [sizes for sizes in larger if time.thread_time() < deadline and looks.runs[0].of(sizes).outputs]
+    largest_first = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in looks.found)
+    return [*itertools.chain(*largest_first), *beyond], None, looks.count
+
+
+class _Looks:
+    """What two models decide at sizes, one after the other.
+
+    Attributes:
+        found: sizes at which a decision is new, and those at which steps are.
+        unlike: sizes at which the shapes of the outputs differ.
+        decides: some truth value hung on sizes.
+        named: whole numbers that the graphs name.
+        count: of the sizes looked at.
+    """
+
+    def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, deadline: float) -> None:
+        self.runs = (_SizeRun(a, a), _SizeRun(b, a))
+        self.named = {n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST}
+        self.found: tuple[list[Sizes], list[Sizes]] = ([], [])
+        self.unlike: Sizes | None = None
+        self.decides, self.count = False, 0
+        self._deadline = deadline
+        self._seen: set[tuple[object, ...]] = set()
+        self._before: dict[str, tuple[int, list[np.ndarray]]] = {}
+
+    def constant_numbers(self, usual: Sizes) -> set[int]:
+        """Whole numbers that the graphs make of their constants: the same at other sizes."""
+        told = [[run.of({k: n + d for k, n in usual.items()}).sizes for run in self.runs] for d in (0, 1)]
+        both = [set(np.concatenate(t).tolist()) if t else set() for t in told]
+        return {n for n in both[0] & both[1] if 0 < n <= _LARGEST}
+
+    def at(self, name: str, sizes: Sizes) -> tuple[bytes, ...] | None:
+        """What is decided at some sizes; None where a model does not take them.
+
+        Args:
+            name: of the dim that grows; "" for several.
+            sizes: of all dims.
+        """
+        told = [run.of(sizes) for run in self.runs]
+        empty = 0 in sizes.values()  # then a decision chooses between nothing and nothing
+        if told[0].outputs is None or (empty and told[1].outputs is None):  # Reshape to -1 of nothing
+            self._before.pop(name, None)
+            return None
         if told[0].outputs != told[1].outputs:
-            return [], sizes, count
-        last, own = before.get(name), [t.sizes for t in told]
-        if last is not None and sizes.get(name) != at[name] + 1:
+            self.unlike = sizes
+            return None
+        size, own = sizes.get(name, 0), [t.sizes for t in told]
+        before, last = self._before.get(name, (0, None))
+        if last is not None and size != before + 1:
             last = None
         alike = last is not None and all(x.shape == y.shape for x, y in zip(own, last, strict=True))
         step = b"".join((x - y).tobytes() for x, y in zip(own, last or own, strict=True)) if alike else b"other"
-        decides = decides or any(t.decided for t in told)
-        empty = 0 in sizes.values()  # then a decision chooses between nothing and nothing
-        keys = [
-            ("decided", empty, *(t.decided for t in told)),
-            *([(name, "step", step)] if last is not None and name else []),
-        ]
-        if empty or any(key not in seen for key in keys):
-            found[keys[0] in seen].append(sizes)
-        seen.update(keys)
-        before[name], at[name] = own, sizes.get(name, 0)
-        count += 1
-    # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
-    named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 8 < n <= _BEYOND)[-_FEW:]
-    larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in named for keys in [*((k,) for k in usual), [*usual]]]
-    beyond = [sizes for sizes in larger if time.thread_time() < deadline and runs[0].of(sizes).outputs]
-    largest_first = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in found)
-    return [*itertools.chain(*largest_first), *beyond], None, count
+        self.decides = self.decides or any(t.compares for t in told)
+        decided = tuple(t.decided for t in told)
+        keys = [("decided", empty, *decided), *([(name, "step", step)] if last is not None and name else [])]
+        if empty or any(key not in self._seen for key in keys):
+            self.found[keys[0] in self._seen].append(sizes)
+        self._seen.update(keys)
+        self._before[name] = size, own
+        self.count += 1
+        return decided
+
+    def turns(self, usual: Sizes, name: str) -> Iterator[tuple[str, Sizes]]:
+        """Sizes of a dim behind which another thing is decided than before them."""
+        low, left = 0, _TURNS
+        before: tuple[bytes, ...] | None = None
+        size = float(_SMALL)
+        while size < _LARGEST and left and time.thread_time() < self._deadline:
+            high = int(size)
+            told = self._decided({**usual, name: high})
+            if told is None:
+                return
+            if before is not None and told != before:
+                left -= 1
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    low, high = (middle, high) if self._decided({**usual, name: middle}) == before else (low, middle)
+                yield name, {**usual, name: high}
+            low, before, size = int(size), told, 1 + size * _GROWTH
+        return
+
+    def _decided(self, sizes: Sizes) -> tuple[bytes, ...] | None:
+        told = [run.of(sizes) for run in self.runs]
+        return None if told[0].outputs is None else tuple(t.decided for t in told)
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What a run for sizes alone told: of the outputs (None where it fails), of all tensors, and of comparisons."""
+    """What a run for sizes alone told: of the outputs (None where it fails), of all tensors, and of decisions.
+
+    Attributes:
+        outputs: their shapes.
+        sizes: of all tensors, and whole numbers.
+        decided: truth values, the signs of numbers, and which of several is the largest.
+        compares: there are truth values.
+    """
 
     outputs: tuple[object, ...] | None
     sizes: np.ndarray
     decided: bytes = b""
+    compares: bool = False
 
 
 class _SizeRun:
@@ -157,10 +247,17 @@ class _SizeRun:
         self._like, self._names = like, [i.name for i in free_inputs(model)]
         self._numbers: list[int] = []
         self._decided: list[bytes] = []
+        self._compares = False
+        self._known: dict[str, np.ndarray] = {}
+        self._elements, self._last = 0, dict[str, int]()
         self._run = Interpreter(model, Shapes(), see=self._keep)
 
     def of(self, sizes: Sizes) -> _Sizes:
-        self._numbers, self._decided = [], []
+        grown = max((n / max(self._last.get(k, n), 1) for k, n in sizes.items()), default=1.0)
+        if self._elements * max(grown, 1.0) ** 2 > _MOST_ELEMENTS:  # what sizes make, such as a mask, is there in full
+            return _Sizes(None, np.zeros(0, np.int64))
+        self._numbers, self._decided, self._compares = [], [], False
+        self._elements, self._last = 0, dict(sizes)
         feeds = {}
         for name, (info, shape) in zip(self._names, input_shapes(self._like, sizes), strict=True):
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
@@ -169,24 +266,36 @@ class _SizeRun:
             outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in self._run.run(feeds).values())
         except NotCoveredError:
             return _Sizes(None, np.zeros(0, np.int64))
-        return _Sizes(outputs, np.array(self._numbers, np.int64), b"".join(self._decided))
+        return _Sizes(outputs, np.array(self._numbers, np.int64), b"".join(self._decided), self._compares)
 
-    def _keep(self, _: onnx.NodeProto, __: str, value: Item) -> None:
+    def _keep(self, node: onnx.NodeProto, name: str, value: Item) -> None:
         if not isinstance(value, Value):
             return
         self._numbers += value.data.shape
-        if value.exact and value.data.dtype.kind in "iu" and value.data.size:
-            flat = value.data.reshape(-1).astype(np.int64)
-            self._numbers += flat.tolist() if flat.size <= 16 else [flat[0], flat[-1], flat.sum()]
-        elif value.exact and value.data.dtype.kind == "b":
-            self._decided.append(np.packbits(value.data.reshape(-1)[:64]).tobytes())
+        known = value.data if value.exact else value.number
+        self._elements = max(self._elements, known.size if known is not None else 0)
+        if known is None or known.dtype.kind not in "biuf" or not known.size:
+            return
+        flat = known.reshape(-1)
+        if flat.dtype.kind in "iu":
+            whole = flat.astype(np.int64)
+            self._numbers += whole.tolist() if flat.size <= _SHORT else [whole[0], whole[-1], whole.sum()]
+        if flat.dtype.kind == "b":
+            self._compares = True
+            some = flat if flat.size <= 64 else np.array([flat[0], flat[-1], flat.all(), flat.any()])
+            self._decided.append(np.packbits(some).tobytes())
+        elif flat.size <= _SHORT:
+            self._decided.append(np.sign(flat).astype(np.int8).tobytes())
+            self._known[name] = known
+            if node.op_type in ("Min", "Max", "Clip"):
+                chosen = [np.broadcast_to(self._known[n] == known, known.shape) for n in node.input if n in self._known]
+                self._decided += [np.packbits(c).tobytes() for c in chosen]
 
 
-def _tried_sizes(a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+def _tried_sizes(named: Sequence[int], usual: Sizes) -> Iterator[tuple[str, Sizes]]:
     """Of each dim small sizes, and those beside the whole numbers that the graphs name; of two dims, small pairs too,
     and pairs whose product, sum or difference is such a number.
     """
-    named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST)
     beside = {k * n + d for n in named for k in (1, 2) for d in (-1, 0, 1, 2)}
     single = [*range(4), *sorted(n for n in beside if 4 <= n <= _LARGEST)]
     single += sorted(set(range(_SMALL)) - set(single))
@@ -204,11 +313,11 @@ def _tried_sizes(a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterat
             yield "", {**usual, first: x, second: y}
 
 
-def _all_pairs(usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+def _all_pairs(usual: Sizes) -> Iterator[Sizes]:
     """Of each two dims all sizes up to 64."""
     for first, second in itertools.combinations(usual, 2):
         for x, y in itertools.product(range(1, 65), repeat=2):
-            yield "", {**usual, first: x, second: y}
+            yield {**usual, first: x, second: y}
 
 
 def _named_numbers(model: onnx.ModelProto) -> set[int]:

@@ -124,6 +124,8 @@ def _left(
         theirs = np.max([np.nan_to_num(_apart(b, other), nan=_ANY, posinf=_ANY) for _, b in draws], axis=0)
         error, steps = _apart(own, other), _own_steps(own)
         moves = error - factor * np.minimum(_in_column(moved), STEADIER * _in_column(theirs)) <= steps
+        if certified:  # what rounding alone moves beyond the tolerance in both says nothing of equal functions
+            moves |= (moved > steps) & (theirs > steps) & np.isfinite(error)
         far = np.zeros(own.shape, bool) if certified else ~(error <= _bound(own) + steps)
     floats = own.dtype.kind in "fcV"
     return _Left(~moves | far, steps + np.where(moves, _bound(own), 0.0) if floats else np.zeros(own.shape))

@@ -52,6 +52,11 @@ CASES: dict[str, tuple[str, list[np.ndarray], dict[str, object]]] = {
         {"group": 2, "strides": [2, 1], "pads": [1, 0, 0, 1], "output_padding": [1, 0]},
     ),
     "ConvTranspose to a size": ("ConvTranspose", [X, whole(4, 3, 3, 2)], {"strides": [2, 2], "output_shape": [12, 10]}),
+    "ConvTranspose to a larger size": (
+        "ConvTranspose",
+        [X, whole(4, 3, 3, 2), whole(3)],
+        {"strides": [2, 3], "output_shape": [14, 15]},
+    ),
     "AveragePool": ("AveragePool", [X], {"kernel_shape": [2, 2], "strides": [2, 1]}),
     "AveragePool with pads": (
         "AveragePool",

@@ -151,3 +151,31 @@ def buckets(changed: bool) -> onnx.ModelProto:
 def test_whole_numbers_that_short_inputs_do_not_read() -> None:
     assert certify(buckets(False), buckets(False)).verdict == "certified"
     assert certify(buckets(False), buckets(True)).verdict == "not tested"
+
+
+def windows(weight: float, behind: str) -> onnx.ModelProto:
+    """A large window of a picture of any size, times a number in front of it."""
+    text = f"""<ir_version: 10, opset_import: ["" : 20]> g (float[n, 1, h, w] x) => (float y)
+    <float w = {{{weight}}}> {{ h = Relu(x) s = Mul(h, w) {behind} y = GlobalAveragePool(p) }}"""
+    return onnx.parser.parse_model(text)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "p = MaxPool<kernel_shape = [40, 40]>(s)",
+        "p = AveragePool<kernel_shape = [40, 3], strides = [40, 3]>(s)",
+        "i = Constant<value_ints = [2]>() f = Constant<value_ints = [30]>() "
+        "e = Constant<value_ints = [9223372036854775807]>() p = Slice(s, f, e, i)",
+    ],
+)
+def test_sizes_at_which_nothing_is_computed_tell_nothing(behind: str) -> None:
+    assert certify(windows(2.0, behind), windows(2.0, behind), seconds=5).verdict == "certified"
+    assert certify(windows(2.0, behind), windows(2.5, behind), seconds=5).verdict == "not tested"
+
+
+def test_what_has_no_element_at_any_size_is_named() -> None:
+    behind = "l = Constant<value_ints = [0]>() q = Slice(s, l, l, l) p = Concat<axis = 0>(s, q)"
+    found = certify(windows(2.0, behind), windows(2.0, behind), seconds=5)
+    assert found.verdict == "not tested"
+    assert "Slice 'q' has no element" in found.reason

@@ -104,6 +104,23 @@ def test_nothing_beyond_a_share_of_the_columns_scale_is_put_down_to_how_far_both
     assert explained(steeper, off(steeper, 2.5), certified=True)
 
 
+def test_of_equal_functions_what_moves_beyond_the_tolerance_in_both_says_nothing() -> None:
+    """The logarithm of what rounding decides may be anything; where one of the two stands still it may not."""
+
+    def tiny(x: np.ndarray, scale: float = 1.0) -> np.ndarray:
+        first = x[:, :1].astype(np.float64)
+        return np.append(np.sin(first * 1e5) * 0.02 * scale, x[:, 1:], axis=1).astype(np.float32)
+
+    def still(x: np.ndarray) -> np.ndarray:
+        return np.append(np.full_like(x[:, :1], 0.9), x[:, 1:], axis=1)
+
+    other = off(lambda x: tiny(x, 2.0), np.float32([0.9, 0, 0]))
+    assert explained(tiny, other, certified=True)
+    assert not explained(tiny, other)
+    assert not explained(tiny, still, certified=True)
+    assert not explained(tiny, off(tiny, np.float32([0.9, 0.1, 0])), certified=True)
+
+
 def test_scores_that_tie_excuse_their_labels() -> None:
     scores = np.array([[0.5, 0.5], [0.9, 0.1]], np.float32)
 
