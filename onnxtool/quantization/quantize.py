@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from onnxtool.quantization.preprocess.widen_half import has_half
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe, requested_recipe
 from onnxtool.quantization.search.choice import choose_within_limits
 from onnxtool.quantization.search.search import search
+from onnxtool.quantization.search.time_budget import beginning
 from onnxtool.quantization.targets import Target, find_target
 from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
@@ -54,7 +54,7 @@ def quantize(
         InputError: model or data cannot be used.
         UnsupportedError: nothing to quantize.
     """
-    began = time.perf_counter()
+    began = beginning()
     file = ModelFile.of(source)
     path = as_path(output)
     io.check_model_output(path)
@@ -121,7 +121,8 @@ def _for_target(recipe: QuantRecipe, target: Target, asked: QuantizeOptions) -> 
         UsageError: options that do not fit to it.
     """
     if not target.form:
-        return replace(recipe, reduced=target.reduced) if recipe.mode in ("static", "dynamic") else recipe
+        saturates = target.reduced and recipe.weights == "s8" and recipe.mode in ("static", "dynamic")
+        return replace(recipe, reduced=saturates)
     if recipe.mode not in ("auto", "static"):
         raise UsageError(f"--target {asked.target} goes with --mode auto or static, not {recipe.mode}.")
     if recipe.fuse or recipe.compact or asked.data is None:

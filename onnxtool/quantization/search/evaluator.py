@@ -169,10 +169,14 @@ class CandidateEvaluator:
 
     def session(self, trial: RecipeTrial) -> OnnxRunner:
         """A session of a candidate; its size is noted."""
+        began = time.perf_counter()
         if not trial.bytes:
             built = self.built(trial)
             trial.bytes, trial.spare = len(built.model), built.spare
-        return self._opened.session(trial.recipe, lambda: trial.speed)
+        runner, loaded = self._opened.session(trial.recipe, lambda: trial.speed)
+        if loaded:
+            self.clock.built(time.perf_counter() - began)
+        return runner
 
     def built(self, trial: RecipeTrial) -> Built:
         """A candidate's model, serialized, and what is known of it."""

@@ -73,11 +73,11 @@ class OpenedCandidates:
         )
         return found
 
-    def session(self, recipe: QuantRecipe, speed: Speed) -> OnnxRunner:
-        """A candidate's session."""
+    def session(self, recipe: QuantRecipe, speed: Speed) -> tuple[OnnxRunner, bool]:
+        """A candidate's session, and whether it had to be loaded."""
         known = self._sessions.get(recipe)
         if known is not None:
-            return known[1]
+            return known[1], False
         model = self.built(recipe, speed).model
         release_memory(collect=False)  # what building has freed
         runner = self._load(model)
@@ -87,4 +87,4 @@ class OpenedCandidates:
             (len(model), runner),
             lambda kept: len(kept) <= _KEPT_SESSIONS and sum(size for size, _ in kept) <= _MOST_BYTES,
         )
-        return runner
+        return runner, True

@@ -309,6 +309,11 @@ class RecipeSearch:
     def _is_within_in_all(self, trial: RecipeTrial) -> bool:
         return self._is_within(trial, Samples.ALL)
 
+    def _is_within_in_time(self, trial: RecipeTrial) -> bool:
+        """The same as far as there is time to judge a candidate."""
+        in_time = self.evaluator.clock.allows("choice", "judging what may be smaller or more accurate")
+        return self._is_within_in_all(trial) if in_time else self.evaluator.is_within(trial)
+
     def _winner(self, among: list[RecipeTrial] | None = None) -> RecipeTrial | None:
         """The fastest within the budget; of those about as fast the most accurate, or of accurate ones the smallest."""
         while True:
@@ -337,10 +342,13 @@ class RecipeSearch:
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.evaluator.trials)) if t.speed <= fastest * TOO_CLOSE]
             close = finalists([t for t in near if self._is_within(t, Samples.FEW)])
+            # Those that are not loaded any more have to be built again.
+            while len(close) > 1 and clock.next_build * len(close) + clock.writing > clock.left:
+                close.pop()
             self.evaluator.time_again(close)
             winner = surely_faster(self.evaluator, close, self._winner) or self._winner()
         if winner is not None and clock.allows("choice", "judging smaller float weights", COMPACTING):
-            winner = compacted(self.evaluator, winner, self._is_within_in_all)
+            winner = compacted(self.evaluator, winner, self._is_within_in_time)
         elif winner is not None:
             winner = compacted_unjudged(self.evaluator, winner)
         if winner is not None:
@@ -348,7 +356,7 @@ class RecipeSearch:
                 self.evaluator,
                 winner,
                 self._fastest(len(self.evaluator.trials)),
-                self._is_within_in_all,
+                self._is_within_in_time,
             )
         best, verdict = winner, ""
         if winner is None:
