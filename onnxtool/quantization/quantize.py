@@ -100,6 +100,7 @@ def quantize(
             best = choose_within_limits(asked.limits, outcome.trials, outcome.is_within, best)
             if best is None:
                 outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
+        outcome = outcome.settled()
         if best is None:
             return written_nothing(job, outcome, began)
         report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, kept, None)

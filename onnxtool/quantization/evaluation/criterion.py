@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -69,6 +70,19 @@ class AccuracyVerdict:
         return max(self.losses, key=lambda loss: loss.at_most)
 
 
+def _noise_in_words(seen: Fidelity) -> str:
+    where, least = seen.weakest or "the output", seen.at_bound("margin_db") or 0.0
+    if seen.margin_db <= 0:
+        return f"{where} has {-seen.margin_db:.1f} dB less than it needs"
+    if least >= 0:
+        return f"{where} has what it needs"
+    samples = math.ceil(seen.samples * ((seen.margin_db - least) / seen.margin_db) ** 2)
+    return (
+        f"{where} is {seen.margin_db:.1f} dB above what it needs, but {seen.samples} samples show {least:.1f} dB only; "
+        f"some {samples:,} would do"
+    )
+
+
 def _points(share: float) -> str:
     return f"{share * 100:.2g} points"
 
@@ -109,10 +123,7 @@ class Criterion:
 
     def _losses(self, seen: Fidelity) -> Iterator[OutputLoss]:
         measured, most = (10 ** (-(db or 0.0) / 10) for db in (seen.margin_db, seen.at_bound("margin_db")))
-        where = seen.weakest or "the output"
-        short = f"{-seen.margin_db:.1f} dB less than it needs" if measured > 1 else "too little above what it needs"
-        at_least = f" (at least {seen.at_bound('margin_db') or 0.0:+.1f} dB)" if most > measured else ""
-        noisy = OutputLoss(f"{where} has {short}{at_least}", measured, most)
+        noisy = OutputLoss(_noise_in_words(seen), measured, most)
         flips = self._flips(seen)
         if flips is None or not seen.sequences:
             yield noisy
