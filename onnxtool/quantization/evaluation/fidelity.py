@@ -260,7 +260,7 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
         margin_db=min((measured for measured, _ in margins), default=float("inf")),
         total_shift=_most(t.value() for t in totals),
         rare_shift=_most(measured for measured, _ in rare),
-        rare_f1=_least(f.rare_f1 for f in found),
+        rare_f1=_least(v.found.rare_f1 for v in views if v.kind is OutputKind.SCORES),
         vector_cosine=_least(v.cosine() for v in vectors),
         neighbours=_least(v.recall() for v in vectors),
         kinds={v.name: v.kind.value for v in views},

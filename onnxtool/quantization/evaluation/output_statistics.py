@@ -32,6 +32,7 @@ CLASSES_DB, VALUES_DB, TARGETS_DB, ALIKE_DB, VECTORS_DB = 20.0, 25.0, 20.0, 17.0
 # What a mean hides: the noisiest eighth of the places of a map may be so far below it, and the middle half of a
 # column's values, on its own scale (a normal distribution's is 8 dB below the whole column's), so far.
 _PLACES_DB, _MIDDLE_DB = 3.0, 15.0
+_FEW = 5  # percent of the columns of vectors, which may be noisier
 
 
 class Weakest(NamedTuple):
@@ -194,19 +195,25 @@ class OutputStatistics:
         if self.kind in (OutputKind.CLASSES, OutputKind.DETECTIONS):
             return None
         together = self.columns.together(self.confidence)
-        if self.kind is OutputKind.VECTORS:  # who compares vectors adds up their columns
-            if together is None or (self.one_length and self.vectors.recall() is not None):
-                return None
-            return Weakest(self.name, together.db, together.at_least, self.least_db)
-        found = self.columns.decibels(scores=self.kind is OutputKind.SCORES, confidence=self.confidence)
-        if not found:
+        if self.kind is OutputKind.VECTORS and self.one_length and self.vectors.recall() is not None:
             return None
+        found = self.columns.decibels(scores=self.kind is OutputKind.SCORES, confidence=self.confidence)
+        if not found or together is None:
+            return None
+        if (
+            self.kind is OutputKind.VECTORS
+        ):  # who compares vectors adds up their columns; they may be targets all the same
+            losses = [Weakest(self.name, together.db, together.at_least, self.least_db)]
+            if not self.one_length:
+                most = float(np.percentile([one.db for one in found], _FEW))
+                losses.append(Weakest(f"{self.name} (its weaker columns)", most, most, ALIKE_DB))
+            return min(losses, key=lambda loss: loss.at_least - loss.needed)
 
         def named(one: ColumnRatio, where: str = "") -> str:
             return (self.name if len(found) == 1 else f"{self.name}[{one.column}]") + where
 
         losses = [Weakest(named(found[0]), found[0].db, found[0].at_least, self.least_db)]
-        if self.alike and together is not None:
+        if self.alike:
             losses.append(Weakest(f"{self.name} (all columns)", together.db, together.at_least, TARGETS_DB))
         steps = self.ordered.decibels
         if steps is not None:

@@ -243,6 +243,22 @@ def test_columns_that_vary_alike_may_have_a_little_more_noise() -> None:
     assert not Criterion().judge(judged(right[:, :1], right[:, :1] + 0.11 * noise[:, :1], "Relu")).kept
 
 
+def test_pooled_vectors_may_have_a_few_noisier_columns_and_no_more() -> None:
+    """They may be targets all the same; what is divided by its length is not."""
+    random = np.random.default_rng(14)
+    pairs = np.repeat(random.normal(size=(64, 64)), 2, 0)
+    right = pairs + 0.3 * random.normal(size=pairs.shape)
+    noise = random.normal(size=right.shape) * right.std(0)
+    for loud, kept in ((2, True), (8, False)):  # of 64
+        wrong = right + np.where(np.arange(64) < loud, 10**-0.6, 10**-1.5) * noise  # 12 dB, and 30
+        found = judged(right, wrong, "ReduceMean")
+        assert found.kinds == {"y": "vectors"} and Criterion().judge(found).kept is kept
+        assert kept or "weaker columns" in found.weakest
+    unit = right / np.linalg.norm(right, axis=1, keepdims=True)
+    off = np.where(np.arange(64) < 8, 10**-0.6, 10**-1.5) * noise * unit.std() / right.std()
+    assert judged(unit, unit + off, "ReduceMean").weakest == ""
+
+
 def test_few_samples_leave_more_noise_open() -> None:
     """21 dB: enough as measured, but not what 24 samples show."""
     random = np.random.default_rng(11)
@@ -280,6 +296,18 @@ def test_rows_of_one_length_are_vectors_whatever_the_graph_says() -> None:
     found = judged(right, right, "Relu")
     assert found.kinds == {"y": "vectors"} and found.neighbours == 1
     assert judged(right[:7], right[:7], "Relu").kinds == {"y": "values"}, "of a few rows it may be chance"
+
+
+@pytest.mark.parametrize(("made", "kept"), [("Sigmoid", False), ("Relu", True)])
+def test_single_flips_of_rare_scores_count_where_a_sigmoid_makes_them(made: str, kept: bool) -> None:
+    right = np.full((64, 20), 0.05)
+    right[:, 1] = np.linspace(0.02, 0.09, 64)
+    right[:12, 3] = 0.8
+    right[0, 3] = 0.701
+    wrong = right.copy()
+    wrong[0, 3] = 0.699
+    found = judged(right, wrong, made)
+    assert (found.rare_f1 == pytest.approx(2 * 11 / 23)) is not kept and Criterion().judge(found).kept is kept
 
 
 def test_a_few_high_scores_that_sink_are_seen() -> None:
