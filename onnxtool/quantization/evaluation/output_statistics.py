@@ -205,7 +205,7 @@ class OutputStatistics:
         ):  # who compares vectors adds up their columns; they may be targets all the same
             losses = [Weakest(self.name, together.db, together.at_least, self.least_db)]
             if not self.one_length:
-                most = float(np.percentile([one.db for one in found], _FEW))
+                most = float(np.percentile([one.db for one in found], _FEW, method="lower"))
                 losses.append(Weakest(f"{self.name} (its weaker columns)", most, most, ALIKE_DB))
             return min(losses, key=lambda loss: loss.at_least - loss.needed)
 

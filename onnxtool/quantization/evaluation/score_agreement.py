@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxtool.quantization.evaluation.bounds import CONFIDENCE, amount_bound, clustered_share_bound, power_factor
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE, amount_bound, clustered_share_bound
+from onnxtool.runtime.timing.timing import student_quantile
 
 _THRESHOLDS = np.array([0.3, 0.5, 0.7, 0.9])  # of a score, from which on people act on it
 _MIDDLE = 1  # of them
@@ -128,9 +129,11 @@ class ScoreAgreement:
         few = np.flatnonzero((self._true > 0) & ~self._enough)
         if not len(few):
             return None
-        means = self._shift[few] / self._true[few]
-        factors = [power_factor(self._shift[i], self._squares[i], int(self._true[i]), confidence) for i in few]
-        return float(means.max()), float((means * factors).max())
+        means, squares, count = (v[few] / self._true[few] for v in (self._shift, self._squares, self._true**2))
+        # Student's interval, whose end is moderate for a handful; of a single one nothing more can be told.
+        spread = np.sqrt(np.maximum(squares - means**2, 0) / np.maximum(count - 1, 1))
+        quantiles = [student_quantile(confidence, int(n) - 1) if n > 1 else 0.0 for n in count]
+        return float(means.max()), float((means + quantiles * spread).max())
 
     @property
     def count(self) -> int:
