@@ -61,6 +61,7 @@ _METHODS: tuple[tuple[str, float], ...] = (
 )
 _ANY_METHOD_DB = 40.0  # from here on it is no matter how ranges are chosen
 _LAST_RESORT = 1.1  # of the time limit
+_MOST_TOGETHER = 180_000_000  # bytes of the leaders' models: each session takes two to three times as much
 _HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
 
 
@@ -355,8 +356,11 @@ class RecipeSearch:
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.evaluator.trials)) if t.speed <= fastest * TOO_CLOSE]
             close = finalists([t for t in near if self._is_within(t, Samples.FEW)])
-            # Those that are not loaded any more have to be built again.
-            while len(close) > 1 and clock.next_build * len(close) + clock.writing > clock.left:
+            # Those that are not loaded any more have to be built again, and all are loaded together.
+            while len(close) > 1 and (
+                clock.next_build * len(close) + clock.writing > clock.left
+                or sum(t.bytes for t in close) > _MOST_TOGETHER
+            ):
                 close.pop()
             self.evaluator.time_again(close)
             winner = surely_faster(self.evaluator, close, self._winner) or self._winner()

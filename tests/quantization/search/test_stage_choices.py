@@ -101,6 +101,11 @@ def test_no_more_leaders_are_timed_again_than_can_be_built(monkeypatch: pytest.M
     evaluator.clock.next_build, evaluator.clock.writing = 0.3, 0.2  # of one second that is left
     chosen.run()
     assert chosen.again == [["best", "near"]]
+    evaluator.clock.next_build = 0.0
+    for trial, size in zip(evaluator.trials, (90, 80, 20), strict=True):
+        trial.bytes = size * 1_000_000
+    chosen.run()
+    assert chosen.again[1:] == [["best", "near"]], "nor than fit into memory together"
 
 
 @pytest.mark.parametrize(
