@@ -195,10 +195,9 @@ class Criterion:
         if self.labelled:
             return f"at most {points} below float on the labelled data, by the end of the interval"
         return (
-            f"on held-out calibration samples, at most {self.max_drop * 100:g} % other classes by the interval's end, "
-            f"or others that cost at most {points} by the float model's own probabilities, and "
-            f"{CLASSES_DB:g} dB; outputs that are not classes: {VALUES_DB:g} dB in the weakest column ({TARGETS_DB:g} "
-            f"of a linear layer's or of scores, {ALIKE_DB:g} where columns vary alike) and the same detections; "
-            f"vectors: cosine {VECTOR_COSINE:g} and "
-            f"{NEIGHBOURS * 100:g} % of the ten nearest"
+            f"on held-out calibration samples, by the end of each interval: at most {self.max_drop * 100:g} % other "
+            f"classes, or others that cost at most {points} by the float model's own probabilities, and "
+            f"{CLASSES_DB:g} dB; of maps and sequences {VALUES_DB:g} dB in the weakest channel, of other values and "
+            f"scores {TARGETS_DB:g} in the weakest column ({ALIKE_DB:g} where columns vary alike), and the same "
+            f"detections; of vectors a cosine of {VECTOR_COSINE:g} and {NEIGHBOURS * 100:g} % of the ten nearest"
         )
