@@ -1,6 +1,6 @@
 """The label-free judge of `quantize` on outputs whose truth is known.
 
-    python benchmarks/judge_outputs.py [--seeds 3] [--only known|units]
+    python benchmarks/judge_outputs.py [--seeds 3] [--only known|units|fresh]
 
 Each of the outputs below is made with a task of its own (classes, targets of different units, boxes, vectors that are
 searched, ...), and disturbed in ways that rounding to integers disturbs outputs: noise in proportion to the whole
@@ -26,6 +26,7 @@ from onnx import helper
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from judged_outputs import OUTPUTS, Output
+from judged_outputs_fresh import FRESH
 from judged_outputs_further import FURTHER
 from judged_outputs_units import UNITS
 
@@ -103,7 +104,7 @@ def judged(output: Output, right: np.ndarray, wrong: np.ndarray) -> bool:
     return Criterion().judge(judge.judge(Fixed(output.called, wrong))).kept
 
 
-SETS = {"known": (*OUTPUTS, *FURTHER), "units": UNITS, "all": (*OUTPUTS, *FURTHER, *UNITS)}
+SETS = {"known": (*OUTPUTS, *FURTHER), "units": UNITS, "fresh": FRESH, "all": (*OUTPUTS, *FURTHER, *UNITS, *FRESH)}
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +24,8 @@ from onnxtool.quantization.preprocess.widen_half import has_half
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe, requested_recipe
 from onnxtool.quantization.search.choice import choose_within_limits
 from onnxtool.quantization.search.search import search
-from onnxtool.quantization.targets import find_target
+from onnxtool.quantization.search.time_budget import beginning
+from onnxtool.quantization.targets import Target, find_target
 from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OutOfTableError
@@ -54,7 +54,7 @@ def quantize(
         InputError: model or data cannot be used.
         UnsupportedError: nothing to quantize.
     """
-    began = time.perf_counter()
+    began = beginning()
     file = ModelFile.of(source)
     path = as_path(output)
     io.check_model_output(path)
@@ -65,13 +65,8 @@ def quantize(
     recipe = replayed or requested_recipe(asked)
     if asked.target is not None and recipe.mode == "static" and not target.form:
         raise UsageError(f"--target {asked.target} does nothing with --mode static: it goes with auto.")
-    if target.form and replayed is None:
-        if recipe.mode not in ("auto", "static"):
-            raise UsageError(f"--target {asked.target} goes with --mode auto or static, not {recipe.mode}.")
-        if recipe.fuse or recipe.compact or asked.data is None:
-            wrong = "needs --data" if asked.data is None else "goes without --fuse and --compact"
-            raise UsageError(f"--target {asked.target} {wrong}: {target.name} takes calibrated Q/DQ pairs alone.")
-        recipe = replace(recipe, form=target.form, activations=target.activations, weights="s8")
+    if replayed is None:
+        recipe = _for_target(recipe, target, asked)
     if recipe.mode == "static" and asked.data is None and recipe.ranges is None:
         raise UsageError(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
@@ -93,6 +88,8 @@ def quantize(
         if replayed is not None or recipe.mode != "auto":
             recipe = calibrate(job.prepared, recipe, job.data, None)
             report = finish(job, recipe, path, began, max_drop=asked.max_drop)
+            notes = (target.note,) if recipe.reduced and replayed is None else ()
+            report = replace(report, warnings=(*notes, *report.warnings))
             if not report.ok:
                 return report
             return on_providers(_saved(report, recipe, kept, replayed), job, options)
@@ -103,6 +100,7 @@ def quantize(
             best = choose_within_limits(asked.limits, outcome.trials, outcome.is_within, best)
             if best is None:
                 outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
+        outcome = outcome.settled()
         if best is None:
             return written_nothing(job, outcome, began)
         report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, kept, None)
@@ -115,6 +113,23 @@ def quantize(
             verdict=outcome.verdict or report.verdict,
             warnings=(*outcome.notes, *report.warnings),
         )
+
+
+def _for_target(recipe: QuantRecipe, target: Target, asked: QuantizeOptions) -> QuantRecipe:
+    """A recipe in the form and with the integers that a kind of processor takes; `auto` does that for each candidate.
+
+    Raises:
+        UsageError: options that do not fit to it.
+    """
+    if not target.form:
+        saturates = target.reduced and recipe.weights == "s8" and recipe.mode in ("static", "dynamic")
+        return replace(recipe, reduced=saturates)
+    if recipe.mode not in ("auto", "static"):
+        raise UsageError(f"--target {asked.target} goes with --mode auto or static, not {recipe.mode}.")
+    if recipe.fuse or recipe.compact or asked.data is None:
+        wrong = "needs --data" if asked.data is None else "goes without --fuse and --compact"
+        raise UsageError(f"--target {asked.target} {wrong}: {target.name} takes calibrated Q/DQ pairs alone.")
+    return replace(recipe, form=target.form, activations=target.activations, weights="s8")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from onnxtool.errors import UsageError, VerdictError
 from onnxtool.lint.rules.quantized_forms import tensorrt_faults
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
+from onnxtool.model.ir.editing import release_mapped
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
@@ -100,6 +101,7 @@ def finish(
     model = apply(job.prepared, recipe)
     stamp(model, job, recipe)
     runner, kernels = opened_and_counted(lambda path: job.runner(model, path))
+    release_mapped(job.prepared)
     float_runner, probes = job.runner(job.source) if outcome is None else outcome.reference, job.probes()
     judged = None if known is None or known.judged_on_few else known.fidelity
     if outcome is not None:

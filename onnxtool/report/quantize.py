@@ -33,20 +33,24 @@ class Fidelity:
         column_db: signal-to-noise ratio of the weakest column of all outputs, linear layers' too; None where there
             is none that counts by itself.
         weakest: its name: "boxes[3]".
-        margin_db: by how many dB the weakest output is above what it needs, negative below: 25 for values, 20 for
-            classes and linear layers, 17 for many columns that vary alike, 10 for vectors.
+        margin_db: by how many dB the weakest output is above what it needs, negative below: 25 for maps and sequences,
+            20 for classes, matrices and linear layers, 10 for vectors.
         vector_cosine: mean cosine to the float model's rows, of outputs that are compared with one another; None
             where there is none.
         neighbours: share of their ten nearest rows that stay among the ten nearest; None with too few rows.
-        detection_cost: how far from the threshold the float model's scores of what differs are, summed, of how many it
-            finds; None where no output holds scores.
+        detection_cost: how far from the threshold the float model's scores of what differs, or may differ, are, summed,
+            of how many it finds, at most; None where no output holds scores.
         detections: how many the float model finds.
         sample_f1: F1 of scores over 0.5, the mean of each sample's (masks, where large objects would hide small ones);
             None where samples are no pictures of scores.
         sample_cost: `detection_cost` in the same way.
         total_shift: by how much the sum of a map of amounts is off, 0.01 is one in a hundred; None where there is none.
         rare_shift: how far scores over 0.9, or over a threshold that fewer than 20 exceed, move on the mean.
+        rare_f1: F1 of these, the worst; None where none is as high.
         kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
+        bounds: the ends of the intervals at the confidence asked for, by the name of the field that each is of:
+            `margin_db`, `vector_cosine`, `neighbours`, `detection_f1` and `sample_f1` at least, `sample_cost`,
+            `total_shift` and `rare_shift` at most.
     """
 
     sqnr_db: float
@@ -71,7 +75,14 @@ class Fidelity:
     sample_cost: float | None = None
     total_shift: float | None = None
     rare_shift: float | None = None
+    rare_f1: float | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, float] = field(default_factory=dict)
+
+    def at_bound(self, name: str) -> float | None:
+        """A field at the end of its interval; as measured where it has none."""
+        measured: float | None = getattr(self, name)
+        return self.bounds.get(name, measured)
 
 
 @dataclass(frozen=True)

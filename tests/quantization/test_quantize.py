@@ -13,6 +13,7 @@ import onnxtool
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import read_history
+from onnxtool.quantization import targets
 from onnxtool.quantization.recipe import from_dict
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
@@ -243,3 +244,14 @@ def test_an_id_beyond_its_table_is_named_with_file_and_sample(name: str, tmp_pat
     with pytest.raises(InputError, match=r"bad\.npz, sample 2: input 'ids' holds 9"):
         onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic", **options)
     assert not (tmp_path / "q.onnx").exists()
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_weights_have_seven_bits_where_sums_of_eight_saturate(
+    mode: str, fixtures: Path, digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for reduced in (False, True):
+        monkeypatch.setattr(targets, "this_machine", lambda *_, r=reduced: targets.Target("", reduced=r, note="7 bits"))
+        data = fixtures / "calib.npz"
+        report = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", mode=mode, data=data)
+        assert ("7-bit weights" in report.summary) == ("7 bits" in report.warnings) == reduced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def command(asked: QuantizeCommand, out: Output) -> None:
     A bundle (see convert) becomes one of 8 and 4 bits within a budget of perplexity, on the text of --eval.
     Exit 0 when the file was written; 1 when nothing keeps the budget (and, with auto, beats float): nothing is written.
     """
+    began = time.perf_counter()
     from onnxtool.generation.bundle import is_bundle
     from onnxtool.words import session_options, taken_by
 
@@ -77,6 +79,8 @@ def command(asked: QuantizeCommand, out: Output) -> None:
         reject_other_modes(asked.mode, out.given, declared)
     reject_alone(out.given, declared)
     from onnxtool.quantization.quantize import quantize
+    from onnxtool.quantization.search.time_budget import counted_from
 
     how = {"options": session_options(asked, threads=None)}
-    out.emit(quantize(asked.model, asked.output, **taken_by(quantize, asked) | how))
+    with counted_from(began):
+        out.emit(quantize(asked.model, asked.output, **taken_by(quantize, asked) | how))

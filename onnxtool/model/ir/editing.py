@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ def hold_arrays(model: ir.Model) -> None:
             tensor = value.const_value
             if isinstance(tensor, ir.serde.TensorProtoTensor) and tensor.dtype != ir.DataType.STRING:
                 value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+
+
+def release_mapped(model: ir.Model) -> None:
+    """Unmap data files whose weights were read: what is mapped counts as memory of the process until then."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                with suppress(BufferError):  # somebody still has an array of it
+                    value.const_value.release()
 
 
 def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:

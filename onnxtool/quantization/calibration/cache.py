@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
+from onnxtool.model.io import weight_bytes
 from onnxtool.quantization.algorithms.bias_correction import correctable, measure_shifts
 from onnxtool.quantization.algorithms.cross_layer_equalization import equalized_tensors
 from onnxtool.quantization.algorithms.preprocessing import conditioned_and_divided, with_channels
@@ -21,6 +22,7 @@ from onnxtool.runtime.data.source import DataSource
 # What a mean or a range of an equalized model is measured on: it settles sooner than the ranges of all others.
 _SHIFT_SAMPLES = 32
 _EQUALIZED_SAMPLES = 64
+_LARGE = 50_000_000  # bytes of weights, beyond which a conditioned model is dropped as soon as it is not asked for
 _Condition = tuple[float, bool]
 _PLAIN: _Condition = (0.0, False)
 Shifts = Mapping[str, tuple[float, ...]]
@@ -33,6 +35,7 @@ class CalibrationCache:
         """Take the model as it is and what was seen of it; without `data` nothing else can be measured."""
         self.prepared = prepared
         self.data = data
+        self._large = weight_bytes(prepared) > _LARGE
         self._models: dict[_Condition, tuple[ir.Model, dict[str, Divided]]] = {}
         self._seen: dict[_Condition, Mapping[str, ObservedRange]] = {_PLAIN: seen}
         self._channels: Mapping[str, tuple[float, ...]] | None = None
@@ -74,7 +77,7 @@ class CalibrationCache:
 
     def _conditioned(self, recipe: QuantRecipe) -> tuple[ir.Model, dict[str, Divided]]:
         key = (recipe.smooth, recipe.equalize)
-        if key not in self._models:
+        if key not in self._models or (key == _PLAIN and self._large):
             # Each may hold all weights once more: the model as it is and the one that was asked for last are kept.
             self._models = {k: v for k, v in self._models.items() if k == _PLAIN}
             self._models[key] = conditioned_and_divided(self.prepared, recipe)

@@ -1,7 +1,8 @@
 """What a loss is at most, at a confidence: exact for flips, by resampling for any other metric.
 
 Sources: Clopper and Pearson 1934, "The use of confidence or fiducial limits illustrated in the case of the binomial";
-Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
+Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13; Satterthwaite 1946, "An approximate
+distribution of estimates of variance components"; Wilson and Hilferty 1931, "The distribution of chi-square".
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ CONFIDENCE = 0.95
 _GAINED = 0.2  # of the chance to be wrong: for what was gained, the rest for what was lost
 _RESAMPLES = 200
 _BISECTIONS = 40
+_LEAST_FREE, _LEAST_QUANTILE = 1.0, 0.16  # 0.16 ** 3: the 5 % quantile of a chi-square of one degree of freedom
 
 
 def share_bound(count: float, total: float, confidence: float = CONFIDENCE) -> float:
@@ -41,6 +43,38 @@ def mean_bound(values: np.ndarray, confidence: float = CONFIDENCE) -> float:
         return float("inf")
     spread = student_quantile(confidence, len(values) - 1) * values.std(ddof=1)
     return float(values.mean() + spread / math.sqrt(len(values)))
+
+
+def power_factor(sums: np.ndarray, squares: np.ndarray, samples: int, confidence: float = CONFIDENCE) -> np.ndarray:
+    """By how many times the mean of amounts that are never below zero (noise power) may exceed the measured one.
+
+    Their sum is taken for a chi-square of as many degrees of freedom as it varies like, so that few samples, and noise
+    in few of them, leave much open. That these degrees are an estimate too is met by Student's quantile in place of the
+    normal one. Of a single sample nothing can be told: 1.
+
+    Args:
+        sums: of the amounts of all samples, any shape.
+        squares: of their squares, likewise.
+        samples: how many there are.
+        confidence: of the bound.
+    """
+    if samples < 2:
+        return np.ones(np.shape(sums))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.maximum(samples * squares / np.square(sums) - 1, 0) / (samples - 1)  # variance of the mean
+        free = np.clip(np.nan_to_num(2 / relative, nan=np.inf, posinf=1e12), _LEAST_FREE, 1e12)
+    spread = 2 / (9 * free)
+    quantile = (
+        np.maximum(1 - spread - student_quantile(confidence, samples - 1) * np.sqrt(spread), _LEAST_QUANTILE) ** 3
+    )
+    return np.asarray(1 / quantile)
+
+
+def amount_bound(amounts: np.ndarray, confidence: float = CONFIDENCE) -> float:
+    """What the mean of independent amounts, none below zero, is at most."""
+    total = float(amounts.sum())
+    factor = power_factor(np.array(total), np.array(float(np.square(amounts).sum())), len(amounts), confidence)
+    return total / max(len(amounts), 1) * float(factor)
 
 
 def clustered_share_bound(counts: np.ndarray, totals: np.ndarray, confidence: float = CONFIDENCE) -> float:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE, mean_bound, power_factor
 
 
 @dataclass
 class TotalShift:
-    """Running sums over maps of one channel, [samples, 1, height, width] or the channel last."""
+    """Sums over maps of one channel, [samples, 1, height, width] or the channel last."""
 
-    sums: np.ndarray = field(default_factory=lambda: np.zeros(4))  # count, signal, its squares, noise
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(3))  # count, signal, its squares
+    off: list[float] = field(default_factory=list)  # noise of each sample
     least: float = 0.0
 
     def add(self, right: np.ndarray, noise: np.ndarray) -> None:
@@ -20,50 +24,60 @@ class TotalShift:
         if right.ndim != 4 or 1 not in (right.shape[1], right.shape[3]):
             return
         double = np.float64
-        parts = right.sum(dtype=double), np.square(right, dtype=double).sum(), noise.sum(dtype=double)
-        self.sums += [right.size, *parts]
+        self.sums += [right.size, right.sum(dtype=double), np.square(right, dtype=double).sum()]
+        self.off += noise.sum(axis=(1, 2, 3), dtype=double).tolist()
         self.least = min(self.least, float(right.min()))
 
-    @property
-    def value(self) -> float | None:
-        """By how much the sum of all maps is off; None where they are no amounts: below zero, or as high everywhere."""
-        count, total, squares, noise = self.sums
+    def value(self, confidence: float | None = None) -> float | None:
+        """By how much the sum of all maps is off, at most where a confidence is given; None where they are no amounts:
+        below zero, or as high everywhere.
+        """
+        count, total, squares = self.sums
         if not count or self.least < 0 or total <= 0:
             return None
         mean = total / count
-        return float(abs(noise) / total) if squares / count > 2 * mean**2 else None  # scattered more than its mean
+        if squares / count <= 2 * mean**2:  # scattered no more than its mean
+            return None
+        off = np.array(self.off)
+        if confidence is None or len(off) < 2:
+            return float(abs(off.sum()) / total)
+        return max(mean_bound(off, confidence), mean_bound(-off, confidence)) * len(off) / float(total)
 
 
-_LEAST, _MOST = 3, 32  # columns
+_LEAST_COLUMNS = 2
 _ORDERED = 0.99  # of the rows
 _LEAST_ROWS = 16
 
 
 @dataclass
 class OrderedColumns:
-    """Running sums over the differences of each column and the next, by axis."""
+    """Running sums over columns in ascending order (quantiles, a band from low to high), by axis."""
 
-    sums: dict[int, np.ndarray] = field(default_factory=dict)  # axis -> rows, ordered ones, signal and noise power
+    sums: dict[int, np.ndarray] = field(default_factory=dict)  # axis -> rows, ordered, width and its noise, crossed
 
     def add(self, right: np.ndarray, noise: np.ndarray) -> None:
         """Take in a batch: what the float model gave, and how far the candidate is off."""
         for axis in {1, right.ndim - 1}:
-            if right.ndim < 2 or not _LEAST <= right.shape[axis] <= _MOST:
+            if right.ndim < 2 or right.shape[axis] < _LEAST_COLUMNS:
                 continue
             steps, off = np.diff(right, axis=axis), np.diff(noise, axis=axis)
             ordered = (steps >= 0).all(axis=axis) & (steps > 0).any(axis=axis)
-            powers = (np.square(a, dtype=np.float64).sum() for a in (steps, off))
-            self.sums[axis] = self.sums.get(axis, np.zeros(4)) + np.array([ordered.size, ordered.sum(), *powers])
+            powers = (np.square(a.sum(axis=axis), dtype=np.float64).sum() for a in (steps, off))
+            crossed = ((steps + off < 0) & (steps > 0)).mean() * ordered.size
+            seen = np.array([ordered.size, ordered.sum(), *powers, crossed])
+            self.sums[axis] = self.sums.get(axis, np.zeros(5)) + seen
 
     @property
     def decibels(self) -> float | None:
-        """Signal-to-noise ratio of the differences, dB; None where columns are in no order."""
-        ratios = [
-            10 * np.log10(signal / noise)
-            for rows, ordered, signal, noise in self.sums.values()
-            if rows >= _LEAST_ROWS and ordered >= _ORDERED * rows and noise > 0
+        """Signal-to-noise ratio of the width from the first column to the last, dB, the share of steps that change
+        their sign counted as noise; None where columns are in no order.
+        """
+        shares = [
+            noise / width + crossed / rows
+            for rows, ordered, width, noise, crossed in self.sums.values()
+            if rows >= _LEAST_ROWS and ordered >= _ORDERED * rows and width > 0
         ]
-        return float(min(ratios)) if ratios else None
+        return float(-10 * np.log10(max(shares))) if shares and max(shares) > 0 else None
 
 
 # A column carries information when its values vary, in more than a few of the samples: the standard deviation against
@@ -73,7 +87,16 @@ _LEAST_SHARE = 0.02
 # Of many columns, one that varies so much less than the median one is a dead feature: rounding of what was added up.
 _MANY = 32
 _DEAD = 1e-5
-_ALIKE = 8  # columns, from which on their mean says something
+# A score that is always off, or always on: its column is judged on the scale of the others.
+_OFF, _ON = 0.1, 0.9
+
+
+class ColumnRatio(NamedTuple):
+    """A column, its signal-to-noise ratio in dB, and that at least."""
+
+    column: int
+    db: float
+    at_least: float
 
 
 @dataclass
@@ -81,68 +104,156 @@ class ColumnNoise:
     """Running sums for each column (channel, target) of one output.
 
     Attributes:
-        sums: number of columns -> [count, sum, sum of squares, noise power, values other than 0] by column.
+        sums: number of columns -> [count, sum, sum of squares, noise power, values other than 0, squares of each
+            sample's noise power] by column.
+        samples: so many.
+        powers: of the noise of each sample in all columns, with its square.
     """
 
     sums: dict[int, np.ndarray] = field(default_factory=dict)
+    samples: int = 0
+    powers: np.ndarray = field(default_factory=lambda: np.zeros(2))
 
-    def add(self, right: np.ndarray, noise: np.ndarray, axis: int | None) -> None:
+    def add(
+        self,
+        right: np.ndarray,
+        noise: np.ndarray,
+        axis: int | None,
+        batch: int | None = None,
+        where: np.ndarray | None = None,
+    ) -> None:
         """Take in a batch.
 
         Args:
             right: what the float model gave.
             noise: how far the candidate is off, of the same shape.
             axis: the axis of the columns; None takes all for one.
+            batch: the axis of the samples; None where the batch is one.
+            where: values to count, bool of the same shape; all unless given.
         """
-        a, n = (
-            x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
-            for x in (right, noise)
-        )
-        double = np.float64
+        if where is None:
+            counted, filled = np.broadcast_to(np.ones((), bool), right.shape), right != 0
+        else:
+            counted, filled = where, where & (right != 0)
+            right, noise = np.where(where, right, 0), np.where(where, noise, 0)
+        a, n, c, f = (_by_column(x, axis, batch) for x in (right, noise, counted, filled))
+        power = np.square(n, dtype=np.float64).sum(2)
         parts = np.stack(
             [
-                np.full(len(a), float(a.shape[1])),
-                a.sum(1, dtype=double),
-                np.square(a, dtype=double).sum(1),
-                np.square(n, dtype=double).sum(1),
-                (a != 0).sum(1).astype(double),
+                c.sum((1, 2), dtype=np.float64),
+                a.sum((1, 2), dtype=np.float64),
+                np.square(a, dtype=np.float64).sum((1, 2)),
+                power.sum(1),
+                f.sum((1, 2), dtype=np.float64),
+                np.square(power).sum(1),
             ]
         )
         kept = self.sums.get(len(a))
         self.sums[len(a)] = parts if kept is None else kept + parts
+        self.samples += power.shape[1]
+        self.powers += [power.sum(), np.square(power.sum(0)).sum()]
 
-    @property
-    def together(self) -> float | None:
-        """Signal-to-noise ratio of all columns together, each without its mean, dB; None without either."""
+    def together(self, confidence: float = CONFIDENCE) -> ColumnRatio | None:
+        """All columns together, each without its mean; None without signal or noise."""
         parts = [
             (np.maximum(squares / count - (total / count) ** 2, 0).sum(), (noise / count).sum())
-            for count, total, squares, noise, _ in self.sums.values()
+            for count, total, squares, noise, *_ in self.sums.values()
         ]
         signal, noise = (float(sum(part)) for part in zip(*parts, strict=True)) if parts else (0.0, 0.0)
-        return 10 * float(np.log10(signal / noise)) if signal > 0 and noise > 0 else None
+        if signal <= 0 or noise <= 0:
+            return None
+        db = 10 * float(np.log10(signal / noise))
+        factor = power_factor(self.powers[0], self.powers[1], self.samples, confidence)
+        return ColumnRatio(0, db, db - 10 * float(np.log10(factor)))
 
-    def decibels(self, *, alike: bool = False) -> list[tuple[int, float]]:
-        """(column, signal-to-noise ratio in dB) of every column that carries information, the worst first.
+    def decibels(self, *, scores: bool = False, confidence: float = CONFIDENCE) -> list[ColumnRatio]:
+        """Every column that carries information, the worst first.
 
         A column's mean is not a signal. Columns that are constant in the float model are left out, and of many those
         that are next to constant beside the others.
 
         Args:
-            alike: the columns are of one kind and on one scale: none's signal is taken for less than the mean one's.
+            scores: all columns are on one scale: what is always off, or always on, has the mean one's signal.
+            confidence: of what each has at least.
         """
         found = []
-        for count, total, squares, noise, filled in self.sums.values():
-            mean = total / count
-            variance = np.maximum(squares / count - mean**2, 0)
-            telling = (variance > (_VARIES * np.abs(mean)) ** 2) & (filled >= _LEAST_SHARE * count)
-            telling &= variance > 0
-            if len(variance) >= _MANY:
-                telling &= variance > _DEAD**2 * np.median(variance)
+        for count, total, squares, noise, filled, powers in self.sums.values():
             with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are left out
-                signal = np.maximum(variance, variance.mean()) if alike and len(variance) >= _ALIKE else variance
+                mean = total / count
+                variance = np.maximum(squares / count - mean**2, 0)
+                telling = (variance > (_VARIES * np.abs(mean)) ** 2) & (filled >= _LEAST_SHARE * count)
+                telling &= variance > 0
+                if len(variance) >= _MANY:
+                    telling &= variance > _DEAD**2 * np.median(variance)
+                idle = scores & ((mean < _OFF) | (mean > _ON))
+                signal = np.where(idle, np.maximum(variance, variance.mean()), variance)
                 ratio = 10 * np.log10(signal / (noise / count))
-            found += [(int(i), float(ratio[i])) for i in np.flatnonzero(telling)]
-        return sorted(found, key=lambda pair: pair[1])
+                least = ratio - 10 * np.log10(power_factor(noise, powers, self.samples, confidence))
+            found += [ColumnRatio(int(i), float(ratio[i]), float(least[i])) for i in np.flatnonzero(telling)]
+        return sorted(found, key=lambda one: one.at_least)
+
+
+def _by_column(values: np.ndarray, axis: int | None, batch: int | None) -> np.ndarray:
+    """[columns, samples, values] of an array with these axes."""
+    if axis is None:
+        return (
+            values.reshape(1, 1, -1)
+            if batch is None
+            else np.moveaxis(values, batch, 0).reshape(1, values.shape[batch], -1)
+        )
+    if batch is None or batch == axis:
+        return np.moveaxis(values, axis, 0).reshape(values.shape[axis], 1, -1)
+    moved = np.moveaxis(values, (axis, batch), (0, 1))
+    return moved.reshape(*moved.shape[:2], -1)
+
+
+_EIGHTH = 8
+_LEAST_VALUES = 16  # at each place, and in each sample
+
+
+@dataclass
+class PlaceNoise:
+    """Noise by place and by sample of maps and sequences: a mean over all hides a noisy border, or a few noisy samples.
+
+    Attributes:
+        sums: shape of a sample -> for each axis of places, noise power [columns, places].
+        samples: mean noise and mean signal power of each sample, [2, columns].
+    """
+
+    sums: dict[tuple[int, ...], list[np.ndarray]] = field(default_factory=dict)
+    samples: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, right: np.ndarray, noise: np.ndarray, axis: int, batch: int) -> None:
+        """Take in a batch: what the float model gave, how far the candidate is off, the axes of columns and samples."""
+        a, n = (np.moveaxis(x, (batch, axis), (0, 1)).astype(np.float64) for x in (right, noise))
+        if a[0, 0].size < _LEAST_VALUES:
+            return
+        power, places = np.square(n), tuple(range(2, n.ndim))
+        self.samples += list(np.stack([power.mean(places), a.var(places)], axis=1))
+        found = [power.sum((0, *(p for p in places if p != place))) for place in places]
+        kept = self.sums.get(n.shape[1:])
+        self.sums[n.shape[1:]] = found if kept is None else [x + y for x, y in zip(kept, found, strict=True)]
+
+    def excess(self) -> np.ndarray:
+        """By column, by how many dB the noisiest eighth of the places along an axis, or of the samples on their own
+        scale, is above the mean; empty where there is too little of either.
+        """
+        if len(self.sums) != 1:
+            return np.zeros(0)
+        ((shape, profiles),) = self.sums.items()
+        noise, signal = np.stack(self.samples, axis=1)  # [samples, columns]
+        usual = signal.mean(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.nan_to_num(noise / np.maximum(signal, usual)).T
+            own /= np.nan_to_num(noise.mean(0) / usual)[:, None]
+            places = [p / p.mean(1, keepdims=True) for p in profiles]
+        values = [len(noise) * int(np.prod(shape[1:])) // p.shape[1] for p in places]
+        told = [own, *(p for p, count in zip(places, values, strict=True) if count >= _LEAST_VALUES)]
+        worst = np.ones(len(own))
+        for one in told:
+            if one.shape[1] >= _EIGHTH:
+                worst = np.maximum(worst, np.nan_to_num(np.sort(one, axis=1)[:, -(one.shape[1] // _EIGHTH) :].mean(1)))
+        return 10 * np.log10(worst)
 
 
 _SPREADS_ALIKE = 10.0  # the spread of the 95th percentile of columns against that of the 5th
@@ -158,6 +269,14 @@ def _rows_of(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
     if len({a.shape[-1] for a in outputs}) != 1:
         return None
     return np.concatenate([a.reshape(-1, a.shape[-1]) for a in outputs]).astype(np.float64)
+
+
+def middle_half(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Quartiles of each column of a matrix, float32 [2, columns]; None where an output is none."""
+    if any(a.ndim != 2 for a in outputs):
+        return None
+    rows = _rows_of(outputs)
+    return None if rows is None else np.percentile(rows, (25, 75), axis=0).astype(np.float32)
 
 
 def are_alike(outputs: Sequence[np.ndarray]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,15 +11,14 @@ from onnxtool.report.quantize import Fidelity, TaskMetric
 
 DEFAULT_DROP = 0.01  # one point
 # Without labels. Where a flip costs next to nothing by the float model's own probabilities (two tokens that it holds
-# for equally likely), more of them are allowed. For scores both numbers leave room for a small sample.
-_SAFETY, _MOST_FLIPS = 10, 5
-# With so little noise, what flips are near ties, which float decides by chance too: a few dozen samples of an unsure
-# model have several of them.
-_CLOSE_DB = 30.0
-_SAFETY_CLOSE, _MOST_FLIPS_CLOSE = 4, 10
+# for equally likely), more of them are allowed, and twice as many with so little noise: what flips are near ties then,
+# which float decides by chance too.
+_MOST_FLIPS, _CLOSE_DB, _MOST_FLIPS_CLOSE = 5, 30.0, 10
+_UNSURE = 1.5  # times the cost: how near to a threshold a score is, is not how sure it is
 _MOST_FLIPPED_CLOSE = 2  # scores beside a threshold, of fewer than
 _MANY_FOUND = 200
 _RARE_SHIFT = 3  # times the loss to stay within: of a score, where only a few are as high
+_RARE_MISSED = 2  # times the same: their F1, of which one in a few dozen is as much
 _MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
 # Vectors for comparing: what they are for is their neighbours. Of ten, one may change place with the eleventh.
 VECTOR_COSINE = 0.98
@@ -70,6 +70,19 @@ class AccuracyVerdict:
         return max(self.losses, key=lambda loss: loss.at_most)
 
 
+def _noise_in_words(seen: Fidelity) -> str:
+    where, least = seen.weakest or "the output", seen.at_bound("margin_db") or 0.0
+    if seen.margin_db <= 0:
+        return f"{where} has {-seen.margin_db:.1f} dB less than it needs"
+    if least >= 0:
+        return f"{where} has what it needs"
+    samples = math.ceil(seen.samples * ((seen.margin_db - least) / seen.margin_db) ** 2)
+    return (
+        f"{where} is {seen.margin_db:.1f} dB above what it needs, but {seen.samples} samples show {least:.1f} dB only; "
+        f"some {samples:,} would do"
+    )
+
+
 def _points(share: float) -> str:
     return f"{share * 100:.2g} points"
 
@@ -109,26 +122,33 @@ class Criterion:
         return max(self.max_drop, _ROUNDING)
 
     def _losses(self, seen: Fidelity) -> Iterator[OutputLoss]:
-        noise = 10 ** (-seen.margin_db / 10)
-        where = seen.weakest or "the output"
-        noisy = OutputLoss(f"{where} has {-seen.margin_db:.1f} dB less than it needs", noise, noise)
+        measured, most = (10 ** (-(db or 0.0) / 10) for db in (seen.margin_db, seen.at_bound("margin_db")))
+        noisy = OutputLoss(_noise_in_words(seen), measured, most)
         flips = self._flips(seen)
         if flips is None or not seen.sequences:
             yield noisy
             yield from () if flips is None else (flips[1],)
         else:  # noise does not matter where texts stay what they were
             few, costly = flips
-            yield few if few.at_most <= max(noise, costly.at_most) else max(noisy, costly, key=lambda one: one.at_most)
+            yield few if few.at_most <= max(most, costly.at_most) else max(noisy, costly, key=lambda one: one.at_most)
         if seen.vector_cosine is not None:
-            lost = (1 - seen.vector_cosine) / (1 - VECTOR_COSINE)
-            yield OutputLoss(f"vectors: cosine {seen.vector_cosine:.3g}", lost, lost)
+            lost = [
+                (1 - (c or 0.0)) / (1 - VECTOR_COSINE) for c in (seen.vector_cosine, seen.at_bound("vector_cosine"))
+            ]
+            yield OutputLoss(f"vectors: cosine {seen.vector_cosine:.3g}", *lost)
         # Of the few that a first look sees, these say too little for a candidate to be given up.
+        recall = seen.at_bound("neighbours")
         others = [
-            (None if seen.neighbours is None else 1 - seen.neighbours, 1 - NEIGHBOURS, "{:.0%} of neighbours lost"),
-            (seen.total_shift, _MOST_SHIFT * self._allowed, "the sum of a map is {:.2%} off"),
-            (seen.rare_shift, _RARE_SHIFT * self._allowed, "high scores move by {:.3f}"),
-            (self._missed_in_samples(seen), self._allowed, "F1 in each picture: {:.3f} lost"),
-            (self._missed(seen), self._allowed, "F1 of scores: {:.3f} lost"),
+            (None if recall is None else 1 - recall, 1 - NEIGHBOURS, "{:.0%} of neighbours lost at most"),
+            (seen.at_bound("total_shift"), _MOST_SHIFT * self._allowed, "the sum of a map is {:.2%} off at most"),
+            (seen.at_bound("rare_shift"), _RARE_SHIFT * self._allowed, "high scores move by {:.3f} at most"),
+            (
+                None if seen.rare_f1 is None else 1 - seen.rare_f1,
+                _RARE_MISSED * self._allowed,
+                "F1 of high scores: {:.3f} lost",
+            ),
+            (self._missed_in_samples(seen), self._allowed, "F1 in each picture: {:.3f} lost at most"),
+            (self._missed(seen), self._allowed, "F1 of scores: {:.3f} lost at most"),
         ]
         for loss, allowed, text in others:
             if loss is not None:
@@ -150,22 +170,23 @@ class Criterion:
 
     def _missed_in_samples(self, seen: Fidelity) -> float | None:
         """F1 that is lost in each picture, or a multiple of what that costs: a few pixels at the rim cost nothing."""
-        if seen.sample_f1 is None:
+        agreement, cost = seen.at_bound("sample_f1"), seen.at_bound("sample_cost")
+        if agreement is None:
             return None
-        lost = 1 - seen.sample_f1
-        return lost if seen.sample_cost is None else min(lost, _SAFETY_CLOSE * seen.sample_cost)
+        return 1 - agreement if cost is None else min(1 - agreement, _UNSURE * cost)
 
     def _missed(self, seen: Fidelity) -> float | None:
         """F1 of scores over a threshold that is lost, less where what differs are near ties."""
-        if seen.detection_f1 is None:
+        least = seen.at_bound("detection_f1")
+        if seen.detection_f1 is None or least is None:
             return None
         close = seen.channel_db >= _CLOSE_DB
         # Of a few dozen, one is as much as two in a hundred.
         flipped = _MOST_FLIPPED_CLOSE if close and seen.detections < _MANY_FOUND else 1
-        safety, flips = (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
+        flips = _MOST_FLIPS_CLOSE if close else _MOST_FLIPS
         lost = 1 - seen.detection_f1
-        near_ties = lost if seen.detection_cost is None else max(lost / flips, safety * seen.detection_cost)
-        return min(lost / flipped, near_ties)
+        near_ties = 1.0 if seen.detection_cost is None else max(lost / flips, _UNSURE * seen.detection_cost)
+        return min((1 - least) / flipped, near_ties)
 
     @property
     def words(self) -> str:
@@ -174,10 +195,9 @@ class Criterion:
         if self.labelled:
             return f"at most {points} below float on the labelled data, by the end of the interval"
         return (
-            f"on held-out calibration samples, at most {self.max_drop * 100:g} % other classes by the interval's end, "
-            f"or others that cost at most {points} by the float model's own probabilities, and "
-            f"{CLASSES_DB:g} dB; outputs that are not classes: {VALUES_DB:g} dB in the weakest column ({TARGETS_DB:g} "
-            f"of a linear layer's or of scores, {ALIKE_DB:g} where columns vary alike) and the same detections; "
-            f"vectors: cosine {VECTOR_COSINE:g} and "
-            f"{NEIGHBOURS * 100:g} % of the ten nearest"
+            f"on held-out calibration samples, by the end of each interval: at most {self.max_drop * 100:g} % other "
+            f"classes, or others that cost at most {points} by the float model's own probabilities, and "
+            f"{CLASSES_DB:g} dB; of maps and sequences {VALUES_DB:g} dB in the weakest channel, of other values and "
+            f"scores {TARGETS_DB:g} in the weakest column ({ALIKE_DB:g} where columns vary alike), and the same "
+            f"detections; of vectors a cosine of {VECTOR_COSINE:g} and {NEIGHBOURS * 100:g} % of the ten nearest"
         )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,9 +32,14 @@ from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import counting_boxes
 from onnxtool.quantization.evaluation.class_agreement import are_distributions
-from onnxtool.quantization.evaluation.column_noise import are_alike, are_of_one_length, within_scores
+from onnxtool.quantization.evaluation.column_noise import (
+    are_alike,
+    are_of_one_length,
+    middle_half,
+    within_scores,
+)
 from onnxtool.quantization.evaluation.detections import Detections
-from onnxtool.quantization.evaluation.output_kind import LEAST_VECTOR, OutputKind, kind_of
+from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
@@ -92,14 +97,17 @@ class FidelityEvaluator:
         sure = (OutputKind.CLASSES, OutputKind.SCORES)
         untold = [name for name, kind in self.kinds.items() if kind not in sure]
         self.kinds |= {n: OutputKind.CLASSES for n in untold if are_distributions([o[n] for o in self.outputs])}
-        long = {name for name, a in first.items() if a.ndim in (2, 3) and a.shape[-1] >= LEAST_VECTOR}
+        matrices = {name for name, a in first.items() if a.ndim in (2, 3) and a.shape[-1] > 1}
         self._one_length = {
             n
             for n in untold
-            if n in long and self.kinds[n] is not OutputKind.CLASSES and are_of_one_length([o[n] for o in self.outputs])
+            if n in matrices
+            and self.kinds[n] is not OutputKind.CLASSES
+            and are_of_one_length([o[n] for o in self.outputs])
         }
         self.kinds |= dict.fromkeys(self._one_length, OutputKind.VECTORS)
-        self._alike = {name for name in long if alike[name]}
+        self._alike = {name for name in matrices if alike[name]}
+        self._middles = {name: middle_half([o[name] for o in self.outputs]) for name in first}
         self._units = {name for name, same in alike.items() if not same}
         self.detections = Detections.of(model.graph, self.outputs)
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
@@ -165,7 +173,8 @@ class FidelityEvaluator:
     def _statistics(self, name: str, kind: OutputKind, detailed: bool) -> OutputStatistics:
         one_length = kind is OutputKind.VECTORS and name in self._one_length
         alike, units = name in self._alike, name in self._units
-        return OutputStatistics(name, kind, detailed, self._scores[name], alike, one_length, units)
+        views = (alike, one_length, units, self._middles[name], self.confidence)
+        return OutputStatistics(name, kind, detailed, self._scores[name], *views)
 
     def _batches_of_a_first_look(self) -> int:
         places = sum(
@@ -212,14 +221,24 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
     floats = [v for v in views if v.is_float]
     classes = [v.classes for v in views if v.classes.total]
     vectors = [v.vectors for v in floats if v.kind is OutputKind.VECTORS]
-    worst = min(
-        ((v.worst_column, v.least_db) for v in floats),
-        key=lambda w: float("inf") if w[0] is None else w[0][1] - w[1],
-        default=(None, 0.0),
-    )[0]
+    weakest = min(
+        (w for v in floats if (w := v.weakest) is not None), key=lambda w: w.at_least - w.needed, default=None
+    )
+    margins = [v.margin_db for v in floats]
     judged = [v for v in floats if v.kind is not OutputKind.VECTORS]
-    scores = [v.found for v in views if v.found.f1 is not None]
-    pictures = [p for v in views if (p := v.found.of_samples) is not None]
+    found = [v.found for v in views]
+    totals = [v.total for v in floats if v.by_columns]
+    rare = [s for f in found if (s := f.rare_shift(confidence)) is not None]
+    bounds = {
+        "margin_db": min((least for _, least in margins), default=float("inf")),
+        "vector_cosine": _least(v.cosine(confidence) for v in vectors),
+        "neighbours": _least(v.recall(confidence) for v in vectors),
+        "detection_f1": _least(f.f1(confidence) for f in found),
+        "sample_f1": _least(p[0] for f in found if (p := f.of_samples(confidence)) is not None),
+        "sample_cost": _most(p[1] for f in found if (p := f.of_samples(confidence)) is not None),
+        "total_shift": _most(t.value(confidence) for t in totals),
+        "rare_shift": _most(most for _, most in rare),
+    }
     return Fidelity(
         sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
         cosine=min((v.cosine for v in floats), default=1.0),
@@ -229,22 +248,32 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
         expected_drop=max((c.expected_drop for c in classes), default=None),
         flips_at_most=max((c.flips_at_most(confidence) for c in classes), default=None),
         drop_at_most=max((c.drop_at_most(confidence) for c in classes), default=None),
-        detection_f1=min((s.f1 for s in scores if s.f1 is not None), default=None),
-        detection_cost=max((s.cost for s in scores if s.cost is not None), default=None),
-        detections=min((s.count for s in scores), default=0),
-        sample_f1=min((agreement for agreement, _ in pictures), default=None),
-        sample_cost=max((cost for _, cost in pictures), default=None),
+        detection_f1=_least(f.f1() for f in found),
+        detection_cost=_most(f.cost(confidence) for f in found),
+        detections=min((f.count for f in found if f.f1() is not None), default=0),
+        sample_f1=_least(p[0] for f in found if (p := f.of_samples()) is not None),
+        sample_cost=_most(p[1] for f in found if (p := f.of_samples()) is not None),
         sequences=any(c.is_ctc for c in classes),
         outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
-        column_db=None if worst is None else worst[1],
-        weakest="" if worst is None else worst[0],
-        margin_db=min((v.margin_db for v in floats), default=float("inf")),
-        total_shift=max((t for v in floats if v.by_columns and (t := v.total.value) is not None), default=None),
-        rare_shift=max((s for v in views if (s := v.found.rare_shift) is not None), default=None),
-        vector_cosine=min((v.cosine for v in vectors), default=None),
-        neighbours=min((r for v in vectors if (r := v.recall) is not None), default=None),
+        column_db=None if weakest is None else weakest.db,
+        weakest="" if weakest is None else weakest.name,
+        margin_db=min((measured for measured, _ in margins), default=float("inf")),
+        total_shift=_most(t.value() for t in totals),
+        rare_shift=_most(measured for measured, _ in rare),
+        rare_f1=_least(v.found.rare_f1 for v in views if v.kind is OutputKind.SCORES),
+        vector_cosine=_least(v.cosine() for v in vectors),
+        neighbours=_least(v.recall() for v in vectors),
         kinds={v.name: v.kind.value for v in views},
+        bounds={name: value for name, value in bounds.items() if value is not None},
     )
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((v for v in values if v is not None), default=None)
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((v for v in values if v is not None), default=None)
 
 
 def noise_share(fidelity: Fidelity) -> float:

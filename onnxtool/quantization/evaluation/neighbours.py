@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+
+from onnxtool.quantization.evaluation.bounds import amount_bound
 
 _MOST_ROWS = 512
 _NEAREST = 10
@@ -15,47 +18,64 @@ class VectorAgreement:
     """Rows of the float model and of a candidate, at most 512.
 
     Attributes:
-        pairs: width of a row -> batches of (the float model's, of length 1, the candidate's); rows of different widths
-            (as long as their sequence) are not compared with one another.
+        pairs: width of a row -> batches of (the float model's, of length 1, the candidate's, the sample of each); rows
+            of different widths (as long as their sequence) are not compared with one another.
     """
 
-    pairs: dict[int, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
+    pairs: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = field(default_factory=dict)
     rows: int = 0
+    samples: int = 0
 
-    def add(self, right: np.ndarray, found: np.ndarray) -> None:
-        """Take in a batch; the last axis is the vector's."""
+    def add(self, right: np.ndarray, found: np.ndarray, samples: int) -> None:
+        """Take in a batch of so many samples; the last axis is the vector's."""
         a, b = (x.reshape(-1, x.shape[-1]).astype(np.float64) for x in (right, found))
+        each = max(len(a) // max(samples, 1), 1)
         alive = np.linalg.norm(a, axis=1) > 0
+        ids = (self.samples + np.arange(len(a)) // each)[alive][: _MOST_ROWS - self.rows]
         a, b = a[alive][: _MOST_ROWS - self.rows], b[alive][: _MOST_ROWS - self.rows]
+        self.samples += samples
+        self.__dict__.pop("_lost", None)
         if len(a):
             a = a / np.linalg.norm(a, axis=1, keepdims=True)
             b = b / np.maximum(np.linalg.norm(b, axis=1, keepdims=True), 1e-300)
-            self.pairs.setdefault(a.shape[1], []).append((a, b))
+            self.pairs.setdefault(a.shape[1], []).append((a, b, ids))
             self.rows += len(a)
 
-    @property
-    def cosine(self) -> float:
-        """Mean cosine between a row and the same row of the candidate; 1 where there is none."""
-        if not self.rows:
-            return 1.0
-        return sum(float((a * b).sum()) for batches in self.pairs.values() for a, b in batches) / self.rows
+    def cosine(self, confidence: float | None = None) -> float:
+        """Mean cosine between a row and the same row of the candidate, at least where a confidence is given; 1 where
+        there is none.
+        """
+        off = [(1 - (a * b).sum(axis=1), ids) for batches in self.pairs.values() for a, b, ids in batches]
+        return 1 - _mean(off, confidence) if off else 1.0
 
-    @property
-    def recall(self) -> float | None:
-        """Share of each row's 10 nearest (by cosine) that the candidate has among its 10; None below 21 rows alike."""
-        kept: list[int] = []
-        for batches in self.pairs.values():
-            kept += _kept(*(np.concatenate(rows) for rows in zip(*batches, strict=True)))
-        return float(np.mean(kept)) / _NEAREST if kept else None
+    def recall(self, confidence: float | None = None) -> float | None:
+        """Share of each row's 10 nearest (by cosine) that the candidate has among its 10, likewise; None below 21 rows
+        alike.
+        """
+        return 1 - _mean(self._lost, confidence) if self._lost else None
+
+    @cached_property
+    def _lost(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each row with enough others, the share of its nearest that are others; and its sample."""
+        joined = [[np.concatenate(x) for x in zip(*batches, strict=True)] for batches in self.pairs.values()]
+        return [(1 - _kept(a, b) / _NEAREST, ids) for a, b, ids in joined if len(a) > 2 * _NEAREST]
 
 
-def _kept(*sets: np.ndarray) -> list[int]:
-    """How many of each row's nearest are the same in both sets; nothing of few rows."""
-    if len(sets[0]) <= 2 * _NEAREST:
-        return []
+def _mean(shares: list[tuple[np.ndarray, np.ndarray]], confidence: float | None) -> float:
+    """The mean share of all rows, or what it is at most: rows of one sample belong together."""
+    values, ids = (np.concatenate(x) for x in zip(*shares, strict=True))
+    values = np.maximum(values, 0.0)
+    if confidence is None:
+        return float(values.mean())
+    sums = np.bincount(np.unique(ids, return_inverse=True)[1], values)
+    return amount_bound(sums, confidence) * len(sums) / len(values)
+
+
+def _kept(*sets: np.ndarray) -> np.ndarray:
+    """How many of each row's nearest are the same in both sets."""
     nearest = []
     for rows in sets:
         angles = rows @ rows.T
         np.fill_diagonal(angles, -np.inf)
         nearest.append(np.argpartition(-angles, _NEAREST, axis=1)[:, :_NEAREST])
-    return [len(set(a) & set(b)) for a, b in zip(*nearest, strict=True)]
+    return np.array([len(set(a) & set(b)) for a, b in zip(*nearest, strict=True)])

@@ -16,8 +16,6 @@ _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "A
 _STEPS = 8
 _CHOOSING = ("ArgMax", "TopK")
 _POOLED = ("ReduceMean", "GlobalAveragePool", "LpNormalization", "LayerNormalization", "RMSNormalization", "ReduceL2")
-# Vectors that are compared with one another have at least so many numbers.
-LEAST_VECTOR = 16
 
 
 class OutputKind(Enum):
@@ -83,7 +81,7 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bo
     """
     dims = shape if shape is not None else output.shape if output.shape is not None else ()
     rank, last_dim = len(dims), dims[-1] if len(dims) else None
-    is_vector = alike and rank in (2, 3) and (not isinstance(last_dim, int) or last_dim >= LEAST_VECTOR)
+    is_vector = alike and rank in (2, 3) and last_dim != 1
     behind = list(_behind(output))
     if rank >= 2 and any(_is_chosen_from(v) for v in behind):
         return OutputKind.CLASSES

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from onnxtool.equality.rule.difference import Difference
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import BOX, boxes_found, boxes_kept
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import (
     ColumnNoise,
+    ColumnRatio,
     OrderedColumns,
+    PlaceNoise,
     TotalShift,
     column_axis,
     columns_of,
@@ -22,9 +26,22 @@ from onnxtool.quantization.evaluation.output_kind import OutputKind
 from onnxtool.quantization.evaluation.score_agreement import ScoreAgreement
 from onnxtool.quantization.evaluation.task_metric import samples_axis
 
-# The least signal-to-noise ratio, dB. A column may be a target of its own: 20 dB are an R2 of 0.99 to float, 17 of
-# 0.98, 10 of 0.9. Many columns that vary alike are refused only where a target would lose two points.
+# The least signal-to-noise ratio, dB, at the end of the interval. A column of a matrix may be a target of its own:
+# 20 dB are an R2 of 0.99 to float, 17 of 0.98, 10 of 0.9. Where columns vary alike, 20 together and 17 in each do.
 CLASSES_DB, VALUES_DB, TARGETS_DB, ALIKE_DB, VECTORS_DB = 20.0, 25.0, 20.0, 17.0, 10.0
+# What a mean hides: the noisiest eighth of the places of a map may be so far below it, and the middle half of a
+# column's values, on its own scale (a normal distribution's is 8 dB below the whole column's), so far.
+_PLACES_DB, _MIDDLE_DB = 3.0, 15.0
+_FEW = 5  # percent of the columns of vectors, which may be noisier
+
+
+class Weakest(NamedTuple):
+    """What is furthest below what it needs: its name, its dB, these at least, and what it needs."""
+
+    name: str
+    db: float
+    at_least: float
+    needed: float
 
 
 @dataclass
@@ -36,9 +53,11 @@ class OutputStatistics:
         kind: what it is for.
         detailed: keep its full difference.
         scores: which of its columns lie within [0, 1], or whether all do.
-        alike: its columns vary about as much as one another, and there are as many as a vector has.
+        alike: its columns vary about as much as one another; False where there is one alone, or it is no matrix.
         one_length: its rows are all of one length.
         units: its columns do not vary alike, so that none of them is larger than another in any sense.
+        middle: quartiles of each column of the float model's values, [2, columns]; None where it is no matrix.
+        confidence: of what is lost at most.
     """
 
     name: str
@@ -48,11 +67,15 @@ class OutputStatistics:
     alike: bool = False
     one_length: bool = False
     units: bool = False
+    middle: np.ndarray | None = None
+    confidence: float = CONFIDENCE
     difference: Difference = field(init=False)
     is_float: bool = False
     power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
     whole: ColumnNoise = field(default_factory=ColumnNoise)
     columns: ColumnNoise = field(default_factory=ColumnNoise)
+    middles: ColumnNoise = field(default_factory=ColumnNoise)
+    places: PlaceNoise = field(default_factory=PlaceNoise)
     ordered: OrderedColumns = field(default_factory=OrderedColumns)
     total: TotalShift = field(default_factory=TotalShift)
     vectors: VectorAgreement = field(default_factory=VectorAgreement)
@@ -87,7 +110,7 @@ class OutputStatistics:
             behind_steps = samples_axis(right, rows) == 1
             self.classes.add(*(a.swapaxes(0, 1) if behind_steps else a for a in (right, actual)))
         elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
-            self.vectors.add(right, actual)
+            self.vectors.add(right, actual, rows)
         elif self.kind is OutputKind.DETECTIONS:
             pass  # counted by rows
         elif self.kind is OutputKind.LINEAR:
@@ -96,11 +119,19 @@ class OutputStatistics:
             self._add_boxes(right, actual, boxes)
         else:
             self._add_scores(right, actual, rows)
-        self.whole.add(right, noise, None)
-        if self.kind is not OutputKind.CLASSES:
-            self.columns.add(right, noise, column_axis(right.shape))
-            self.ordered.add(right, noise)
-            self.total.add(right, noise)
+        axis = samples_axis(right, rows)
+        batch = axis if right.ndim > axis and right.shape[axis] == rows else None
+        self.whole.add(right, noise, None, batch)
+        if self.kind is OutputKind.CLASSES:
+            return
+        columns = column_axis(right.shape)
+        self.columns.add(right, noise, columns, batch)
+        self.ordered.add(right, noise)
+        self.total.add(right, noise)
+        if self.middle is not None and right.ndim == 2 and right.shape[1] == self.middle.shape[1]:
+            self.middles.add(right, noise, columns, batch, (right >= self.middle[0]) & (right <= self.middle[1]))
+        if columns is not None and batch is not None and columns != batch and right.ndim > 2:
+            self.places.add(right, noise, columns, batch)
 
     def _add_boxes(self, right: np.ndarray, actual: np.ndarray, counting: np.ndarray) -> None:
         """Boxes of which some count: each is found where it was, or it is not found."""
@@ -111,16 +142,17 @@ class OutputStatistics:
 
     def _add_scores(self, right: np.ndarray, actual: np.ndarray, rows: int) -> None:
         # Only columns that look like scores: within [0, 1], on either side of the threshold.
-        a, b = columns_of(right), columns_of(actual)
+        a, b = (right[None], actual[None]) if right.ndim == 1 else (columns_of(right), columns_of(actual))
         scores = np.broadcast_to(self.scores, len(a)).copy()
         # What one Sigmoid makes (a mask over frequencies, frame by frame) are scores all over, and not boxes.
         may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[BOX:].any()
         matching = boxes_kept(a, b) if may_be_boxes else None
+        samples = rows if right.ndim and len(right) == rows else 1
         if matching is not None:
             scores[:BOX] = False
         if not scores.any():
             return
-        self.found.add(a[scores], b[scores], True if matching is None else matching)
+        self.found.add(a[scores], b[scores], True if matching is None else matching, samples)
         if scores.all() and right.ndim > 1 and len(right) == rows:
             self.found.add_samples(right.reshape(rows, -1), actual.reshape(rows, -1))
 
@@ -143,54 +175,75 @@ class OutputStatistics:
     @property
     def counted(self) -> bool:
         """True where what it is used for was counted: scores over a threshold, in all of its columns."""
-        return self.kind is OutputKind.SCORES and self.found.f1 is not None
+        return self.kind is OutputKind.SCORES and self.found.f1() is not None
 
     @property
     def least_db(self) -> float:
         """Signal-to-noise ratio that the weakest column needs, dB."""
         if self.kind is OutputKind.VECTORS:
-            return VECTORS_DB
+            return VECTORS_DB if self.vectors.recall() is not None else ALIKE_DB
         if self.counted:
             return TARGETS_DB
-        if self.kind is OutputKind.LINEAR:
-            several = max(self.columns.sums, default=1) > 1  # one alone is like no other
-            return ALIKE_DB if several and not self.units else TARGETS_DB
-        return ALIKE_DB if self.alike and self.kind is not OutputKind.SCORES else VALUES_DB
+        matrix = self.middle is not None and self.kind is not OutputKind.SCORES
+        if self.kind is OutputKind.LINEAR or matrix:
+            return ALIKE_DB if self.alike else TARGETS_DB
+        return VALUES_DB
 
     @property
-    def worst_column(self) -> tuple[str, float] | None:
-        """(name, dB) of the weakest column; None where columns do not count, or none carries information.
+    def weakest(self) -> Weakest | None:
+        """What is furthest below what it needs; None where columns do not count, or none carries information."""
+        if self.kind in (OutputKind.CLASSES, OutputKind.DETECTIONS):
+            return None
+        together = self.columns.together(self.confidence)
+        if self.kind is OutputKind.VECTORS and self.one_length and self.vectors.recall() is not None:
+            return None
+        found = self.columns.decibels(scores=self.kind is OutputKind.SCORES, confidence=self.confidence)
+        if not found or together is None:
+            return None
+        if (
+            self.kind is OutputKind.VECTORS
+        ):  # who compares vectors adds up their columns; they may be targets all the same
+            losses = [Weakest(self.name, together.db, together.at_least, self.least_db)]
+            if not self.one_length:
+                most = float(np.percentile([one.db for one in found], _FEW, method="lower"))
+                losses.append(Weakest(f"{self.name} (its weaker columns)", most, most, ALIKE_DB))
+            return min(losses, key=lambda loss: loss.at_least - loss.needed)
 
-        Where columns are in ascending order, their differences are one more.
-        """
-        if self.kind in (OutputKind.CLASSES, OutputKind.DETECTIONS) or self.one_length:
-            return None
-        if self.kind is OutputKind.VECTORS:
-            together = self.columns.together  # who compares vectors adds up their columns
-            return None if together is None else (self.name, together)
-        found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
-        if not found:
-            return None
-        column, ratio = found[0]
+        def named(one: ColumnRatio, where: str = "") -> str:
+            return (self.name if len(found) == 1 else f"{self.name}[{one.column}]") + where
+
+        losses = [Weakest(named(found[0]), found[0].db, found[0].at_least, self.least_db)]
+        if self.alike:
+            losses.append(Weakest(f"{self.name} (all columns)", together.db, together.at_least, TARGETS_DB))
         steps = self.ordered.decibels
-        if steps is not None and steps < ratio:
-            return f"{self.name} (from column to column)", steps
-        return self.name if len(found) == 1 else f"{self.name}[{column}]", ratio
+        if steps is not None:
+            losses.append(Weakest(f"{self.name} (from column to column)", steps, steps, TARGETS_DB))
+        middles = [] if self.counted or self.alike else self.middles.decibels(confidence=self.confidence)
+        for one in middles[:1]:
+            losses.append(Weakest(named(one, " (middle half)"), one.db, one.db, self.least_db - _MIDDLE_DB))
+        excess = self.places.excess() if self.kind is OutputKind.VALUES and self.found.f1() is None else np.zeros(0)
+        if len(excess):
+            one = min(found, key=lambda one: one.db - excess[one.column])
+            db = one.db - float(excess[one.column])
+            losses.append(Weakest(named(one, " (noisiest eighth)"), db, db, self.least_db - _PLACES_DB))
+        return min(losses, key=lambda loss: loss.at_least - loss.needed)
 
     @property
-    def margin_db(self) -> float:
-        """By how many dB it is above what it needs, negative below."""
-        worst = self.worst_column
-        column = float("inf") if worst is None else worst[1] - self.least_db
-        if self.kind is OutputKind.VECTORS:
-            return column
-        least = CLASSES_DB if self.classes.total else self.least_db
-        return min(column, self.channel_db - least)
+    def margin_db(self) -> tuple[float, float]:
+        """By how many dB it is above what it needs, negative below: as measured, and at least."""
+        weakest = self.weakest
+        losses = [] if weakest is None else [weakest]
+        if self.kind is not OutputKind.VECTORS and not (self.by_columns and losses):
+            needed = CLASSES_DB if self.classes.total else self.least_db
+            whole = self.whole.decibels(confidence=self.confidence)
+            losses += [Weakest(self.name, one.db, one.at_least, needed) for one in whole]
+        measured = min((one.db - one.needed for one in losses), default=np.inf)
+        return float(measured), float(min((one.at_least - one.needed for one in losses), default=np.inf))
 
     @property
     def channel_db(self) -> float:
         """Signal-to-noise ratio in dB without the mean: of the worst column where columns count, else of all."""
-        found = self.worst_column if self.by_columns else None
-        if found is not None:
-            return found[1]
-        return min((ratio for _, ratio in self.whole.decibels()), default=float("inf"))
+        columns = self.columns.decibels(scores=self.kind is OutputKind.SCORES) if self.by_columns else []
+        if columns:
+            return min(one.db for one in columns)
+        return min((one.db for one in self.whole.decibels()), default=float("inf"))

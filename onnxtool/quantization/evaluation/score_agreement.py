@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxtool.quantization.evaluation.bounds import CONFIDENCE, amount_bound, clustered_share_bound
+from onnxtool.runtime.timing.timing import student_quantile
+
 _THRESHOLDS = np.array([0.3, 0.5, 0.7, 0.9])  # of a score, from which on people act on it
 _MIDDLE = 1  # of them
-_HIGH = 0.9  # from here on only by how much scores move: few act on 0.9 and not on 0.89
-_LEAST_FOUND = 20  # over a threshold, below which nothing is told
+_HIGH = 0.9  # from here on near ties count in full: few scores are as high by chance
+_LEAST_FOUND = 50  # over a threshold, below which one alone is more than a point
+_NEAR = 0.25  # of a threshold: scores whose noise counts there
+_LOGISTIC = 1.702  # of which the logistic function is the normal distribution's, to a hundredth
 # A sample that is a picture of its own: so many scores, so many of them found; and so many samples.
 _MANY_SCORES, _LEAST_PIXELS, _LEAST_SAMPLES = 64, 5, 8
 
@@ -26,28 +32,46 @@ class ScoreAgreement:
     _both: np.ndarray = field(default_factory=_none)
     _found: np.ndarray = field(default_factory=_none)
     _shift: np.ndarray = field(default_factory=_none)  # how far the scores over a threshold move
-    _cost: np.ndarray = field(default_factory=_none)  # how far what is found by one of them is from the threshold
+    _squares: np.ndarray = field(default_factory=_none)  # of how far each moves
+    # Of each sample, [thresholds]: what one of them finds alone, what each of them finds, added, and how far from the
+    # threshold what differs is, or may be.
+    _of_each: list[np.ndarray] = field(default_factory=list)
     _of_samples: list[tuple[float, float]] = field(default_factory=list)  # F1, and what differs as `cost` says
 
-    def add(self, right: np.ndarray, actual: np.ndarray, matching: np.ndarray | bool = True) -> None:
-        """Take in scores of any shape; `matching` (to be broadcast) says where what is found counts as the same."""
+    def add(self, right: np.ndarray, actual: np.ndarray, matching: np.ndarray | bool = True, samples: int = 1) -> None:
+        """Take in scores, [columns, samples and places]; `matching` (to be broadcast) says where what is found counts
+        as the same.
+        """
+        a, b = (v.reshape(len(v) if v.ndim > 1 else 1, samples, -1) for v in (right, actual))
+        same = matching if isinstance(matching, bool) else np.broadcast_to(matching, right.shape).reshape(a.shape)
+        seen = np.zeros((samples, 3, len(_THRESHOLDS)))
+        moved = np.abs(a - b)
         for index, threshold in enumerate(_THRESHOLDS):
-            expected, found = right > threshold, actual > threshold
-            same = expected & found & matching
+            expected, found = a > threshold, b > threshold
+            both = expected & found & same
             self._true[index] += int(expected.sum())
             self._found[index] += int(found.sum())
-            self._both[index] += int(same.sum())
-            elsewhere = expected & found & ~same
-            self._shift[index] += float(np.abs(right - actual)[expected].sum(dtype=np.float64))
-            self._cost[index] += float(np.abs(right[expected != found] - threshold).sum(dtype=np.float64))
-            self._cost[index] += float(right[elsewhere].sum(dtype=np.float64))
+            self._both[index] += int(both.sum())
+            self._shift[index] += float(moved[expected].sum(dtype=np.float64))
+            self._squares[index] += float(np.square(moved[expected], dtype=np.float64).sum())
+            margin = np.abs(a - threshold)
+            near = margin < _NEAR
+            noise = float(np.sqrt(np.square(moved[near], dtype=np.float64).mean())) if near.any() else 0.0
+            chance = 1 / (1 + np.exp(np.minimum(_LOGISTIC * margin / max(noise, 1e-12), 80.0)))
+            cost = np.where(near, np.maximum(chance, expected != found), expected != found) * margin
+            cost = np.where(expected & found & ~both, a, cost)
+            alone = (expected.sum((0, 2)) + found.sum((0, 2)) - 2 * both.sum((0, 2)), expected.sum((0, 2)))
+            seen[:, 0, index], seen[:, 1, index] = alone[0], alone[1] + found.sum((0, 2))
+            seen[:, 2, index] = np.maximum(cost.sum((0, 2), dtype=np.float64), 0)
+        self._of_each += list(seen)
 
     def add_found(self, true: int, found: int, both: int) -> None:
         """Take in so many objects: what the float model finds, what the candidate finds, and what both do."""
         self._true += true
         self._found += found
         self._both += both
-        self._cost += true + found - 2 * both
+        alone = true + found - 2 * both
+        self._of_each.append(np.repeat([[alone], [true + found], [alone]], len(_THRESHOLDS), axis=1).astype(float))
 
     def add_samples(self, right: np.ndarray, actual: np.ndarray) -> None:
         """Take in samples, [samples, scores], each counted by itself: in a sum large objects hide small ones."""
@@ -64,42 +88,65 @@ class ScoreAgreement:
     def _enough(self) -> np.ndarray:
         return (self._true >= _LEAST_FOUND) & (_THRESHOLDS < _HIGH)
 
-    @property
-    def f1(self) -> float | None:
-        """F1 against the float model of what exceeds a threshold, the worst one; None with too few of them to tell."""
+    def f1(self, confidence: float | None = None) -> float | None:
+        """F1 against the float model of what exceeds a threshold, the worst one, at least where a confidence is given;
+        None with too few of them to tell.
+        """
         enough = self._enough
         if not enough.any():
             return None
-        return float((2 * self._both[enough] / (self._true + self._found)[enough]).min())
+        if confidence is None:
+            return float((2 * self._both[enough] / (self._true + self._found)[enough]).min())
+        return 1 - self._worst(lambda alone, every, _: clustered_share_bound(alone, every, confidence))
 
-    @property
-    def cost(self) -> float | None:
-        """What differs, by how far the float model's score is from the threshold, of what it finds; the worst one.
+    def cost(self, confidence: float = CONFIDENCE) -> float | None:
+        """What differs, by how far the float model's score is from the threshold, of what it finds; the worst, at most.
 
         Who acts from a threshold on is as well off either way with a score that is equal to it. What lies elsewhere
-        than it did counts by its whole score.
+        than it did counts by its whole score. What did not flip here may flip elsewhere: each score near the threshold
+        costs at least what its margin tells, with noise of the size that is seen there.
         """
-        enough = self._enough
-        return float((self._cost[enough] / self._true[enough]).max()) if enough.any() else None
+        if not self._enough.any():
+            return None
+        return self._worst(lambda _, every, cost: 2 * amount_bound(cost, confidence) * len(cost) / max(every.sum(), 1))
+
+    def _worst(self, of: Callable[[np.ndarray, np.ndarray, np.ndarray], float]) -> float:
+        each = np.stack(self._of_each)
+        return max(of(each[:, 0, i], each[:, 1, i], each[:, 2, i]) for i in np.flatnonzero(self._enough))
 
     @property
-    def rare_shift(self) -> float | None:
-        """How far scores over 0.9, or over a threshold that few exceed, move on the mean, the worst; None without any.
-
-        Of a handful, which of them are found tells nothing; a score that goes from 0.9 to 0.7 does.
-        """
+    def rare_f1(self) -> float | None:
+        """`f1` at a threshold that few exceed, and at 0.9 unless samples are pictures; None where none is as high."""
         few = (self._true > 0) & ~self._enough
-        return float((self._shift[few] / self._true[few]).max()) if few.any() else None
+        if self.of_samples() is not None:
+            few &= self._true < _LEAST_FOUND
+        return float((2 * self._both[few] / (self._true + self._found)[few]).min()) if few.any() else None
+
+    def rare_shift(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+        """How far scores over 0.9, or over a threshold that few exceed, move on the mean, the worst, and at most; None
+        without any.
+        """
+        few = np.flatnonzero((self._true > 0) & ~self._enough)
+        if not len(few):
+            return None
+        means, squares, count = (v[few] / self._true[few] for v in (self._shift, self._squares, self._true**2))
+        # Student's interval, whose end is moderate for a handful; of a single one nothing more can be told.
+        spread = np.sqrt(np.maximum(squares - means**2, 0) / np.maximum(count - 1, 1))
+        quantiles = [student_quantile(confidence, int(n) - 1) if n > 1 else 0.0 for n in count]
+        return float(means.max()), float((means + quantiles * spread).max())
 
     @property
     def count(self) -> int:
         """How many the float model finds at the highest threshold that tells something."""
         return int(self._true[self._enough].min()) if self._enough.any() else 0
 
-    @property
-    def of_samples(self) -> tuple[float, float] | None:
-        """Means over samples of each one's F1 at 0.5 and cost; None where samples are no pictures of scores, or few."""
+    def of_samples(self, confidence: float | None = None) -> tuple[float, float] | None:
+        """Means over samples of each one's F1 at 0.5 (at least) and cost (at most); None where samples are no pictures
+        of scores, or few.
+        """
         if len(self._of_samples) < _LEAST_SAMPLES:
             return None
-        agreement, cost = np.mean(self._of_samples, axis=0)
-        return float(agreement), float(cost)
+        agreement, cost = np.array(self._of_samples).T
+        if confidence is None:
+            return float(agreement.mean()), float(cost.mean())
+        return 1 - amount_bound(1 - agreement, confidence), amount_bound(cost, confidence)

@@ -10,6 +10,7 @@ from functools import cached_property
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
+from onnxtool.model.ir.editing import release_mapped
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
@@ -109,10 +110,11 @@ class CandidateEvaluator:
         self.trials: list[RecipeTrial] = []
         self.after_trial: Callable[[], None] = lambda: None
         self.clock = clock or TimeBudget(float("inf"))
+        self._building = 0.0  # seconds, the last time
         self._float_outputs: Outputs | None = None
         self._sample = job.probes().first()
         self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
-        self._opened = OpenedCandidates(self.build, job.runner)
+        self._opened = OpenedCandidates(self.build, self._load, lambda: release_mapped(job.prepared))
         self._fastest: tuple[RecipeTrial, OnnxRunner] | None = None
         self._noise: dict[tuple[str, str, bool, float, bool], float] = {}
 
@@ -127,7 +129,16 @@ class CandidateEvaluator:
 
     def build(self, recipe: QuantRecipe) -> ir.Model:
         """The quantized model."""
-        return apply_conditioned(self.conditions.model(recipe), recipe)
+        began = time.perf_counter()
+        model = apply_conditioned(self.conditions.model(recipe), recipe)
+        self._building = time.perf_counter() - began
+        return model
+
+    def _load(self, model: bytes) -> OnnxRunner:
+        began = time.perf_counter()
+        runner = self.job.runner(model)
+        self.clock.built(self._building + time.perf_counter() - began)
+        return runner
 
     def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> RecipeTrial:
         """Build, time and judge one candidate; one that fails is kept with the reason.

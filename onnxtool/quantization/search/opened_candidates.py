@@ -17,6 +17,7 @@ from onnxtool.runtime.session.memory import release_memory
 _KEPT_SESSIONS = 2  # each keeps the memory of its largest run
 _MOST_BYTES = 64_000_000  # of their models
 _KEPT_MODELS, _MOST_MODEL_BYTES = 12, 24_000_000  # where they are not loaded
+_LARGE = 16_000_000  # bytes of a model, whose graph refers to itself in circles and would stay until Python looks
 Speed = Callable[[], float]
 _Kept = TypeVar("_Kept")
 
@@ -52,9 +53,14 @@ class _Fastest(Generic[_Kept]):
 class OpenedCandidates:
     """A few built candidates and fewer sessions, those of the fastest that were asked for."""
 
-    def __init__(self, build: Callable[[QuantRecipe], ir.Model], load: Callable[[bytes], OnnxRunner]) -> None:
-        """Build and load what is not kept."""
-        self._build, self._load = build, load
+    def __init__(
+        self,
+        build: Callable[[QuantRecipe], ir.Model],
+        load: Callable[[bytes], OnnxRunner],
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Build and load what is not kept; `release` is called when a candidate has been built."""
+        self._build, self._load, self._release = build, load, release
         self._models: _Fastest[Built] = _Fastest()
         self._sessions: _Fastest[tuple[int, OnnxRunner]] = _Fastest()
 
@@ -65,6 +71,8 @@ class OpenedCandidates:
             return known
         model = self._build(recipe)
         found = Built(io.to_bytes(model), spared(model.graph))
+        del model
+        self._release()
         self._models.put(
             recipe,
             speed,
@@ -79,7 +87,7 @@ class OpenedCandidates:
         if known is not None:
             return known[1]
         model = self.built(recipe, speed).model
-        release_memory(collect=False)  # what building has freed
+        release_memory(collect=len(model) > _LARGE)  # what building has freed
         runner = self._load(model)
         self._sessions.put(
             recipe,

@@ -63,7 +63,6 @@ def search(
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
     budget = Criterion(max_drop, job.task is not None)
     measured = None if job.data is None else job.split()[0]
-    reference = job.runner(job.source)
     fitting = [n for n in job.prepared.graph if eligible(n) or (is_recurrent(n) and not base.form)]
     nodes = [n for n in fitting if chosen_by(base, n)]
     inner = [n for n in _inside_subgraphs(job.prepared.graph) if chosen_by(base, n) and not base.form]
@@ -76,6 +75,7 @@ def search(
     least = judged if judged > HELD_OUT_SAMPLES else FIDELITY_SAMPLES
     held_out = job.probes() if job.data is None else job.split(least)[1]
     shown = held_out.limited(judged).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
+    reference = job.runner(job.source)  # not before: what watches the ranges has all weights too
     judge = FidelityEvaluator(
         job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(values), confidence=job.confidence
     )

@@ -99,7 +99,7 @@ def time_leaders(
         short: in blocks with fresh sessions.
         patience: so many times the usual seconds, as far as there is time.
     """
-    left = max(clock.left / 2, _QUICK_SECONDS)
+    left = max((clock.left - clock.writing) / 2, _QUICK_SECONDS)
     if not short:
         seconds = min(patience * _FINAL_SECONDS, left)
         timings = _alternate(

@@ -9,6 +9,7 @@ from onnxtool.model import io
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 
+_JUDGED_AND_TIMED = 2  # candidates' worth of time
 _TWICE = 2.0
 _LITTLE = 0.1
 _FINE_DB = 30.0  # from here on a smaller file is worth more
@@ -21,6 +22,8 @@ def compacted(
     if winner.recipe.compact or not evaluator.built(winner).spare:
         return winner
     for bits in (8, 16):
+        if not evaluator.clock.allows("choice", "judging smaller float weights", _JUDGED_AND_TIMED):
+            break
         recipe = replace(winner.recipe, compact=bits)
         tried = evaluator.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
         if is_within(tried) and (bits == 16 or _as_accurate(tried, winner)) and _as_fast(evaluator, tried, winner):

@@ -61,6 +61,7 @@ _METHODS: tuple[tuple[str, float], ...] = (
 )
 _ANY_METHOD_DB = 40.0  # from here on it is no matter how ranges are chosen
 _LAST_RESORT = 1.1  # of the time limit
+_MOST_TOGETHER = 180_000_000  # bytes of the leaders' models: each session takes two to three times as much
 _HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
 
 
@@ -98,6 +99,10 @@ class SearchOutcome:
     is_within: Callable[[RecipeTrial], bool]
     notes: tuple[str, ...] = ()
 
+    def settled(self) -> SearchOutcome:
+        """Without the candidates' models and sessions: none is judged any more."""
+        return replace(self, is_within=_judges_nothing)
+
 
 class RecipeSearch:
     """One search: every stage starts from what the stages before found in the laboratory."""
@@ -122,11 +127,14 @@ class RecipeSearch:
         """Starting points, moves, repairs and moves from these, as far as there is time."""
         with progress.task("searching recipes") as task:
             self.evaluator.after_trial = partial(self._tell, task)
+            self._tell(task, "trying families of recipes")
+            self._families(static=False)  # which hang on no ranges, so that there is a first file soon
             self._tell(task, "choosing how ranges are measured")
             self._method()
             self._tell(task, "trying families of recipes")
-            self._families()
-            self._float_kernels("families")
+            self._families(static=True)
+            if not self._heavy:  # else only where nothing on integers is within the budget: loading takes much
+                self._float_kernels("families")
             self._tell(task, "trying what differs in one choice")
             self._move("moves")
             self._tell(task, "repairing accuracy")
@@ -152,12 +160,15 @@ class RecipeSearch:
     def _timely(self, stage: str, doing: str, tries: int = 1) -> Callable[[], bool]:
         return lambda: self.evaluator.clock.allows(stage, doing, tries)
 
+    @property
+    def _heavy(self) -> bool:
+        return sum(map(weight_count, self.nodes)) > _HEAVY
+
     def _method(self) -> None:
         """The range method that loses least with everything static."""
         if not self.static_possible or "static" not in natural_plan(self.nodes).values():
             return
         base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
-        heavy = sum(map(weight_count, self.nodes)) > _HEAVY
         for method, coverage in _METHODS:
             if best > -float("inf") and not self.evaluator.clock.allows(
                 "families", "the choice of the range method", 2
@@ -166,7 +177,7 @@ class RecipeSearch:
             recipe = replace(base, method=method, coverage=coverage)
             label = f"{method} {coverage:g}" if method == "percentile" else method
             # Where building takes long, the first one is one of the families at the same time.
-            timed = heavy and best == -float("inf")
+            timed = self._heavy and best == -float("inf")
             trial = self.evaluator.try_out(f"static, per-channel, {label}", recipe, timed=timed)
             self.evaluator.look(trial)
             if trial.fidelity is not None and trial.fidelity.channel_db > best:
@@ -175,9 +186,12 @@ class RecipeSearch:
             if best >= _ANY_METHOD_DB:
                 return
 
-    def _families(self) -> None:
-        """Whole-model plans, with a scale for each channel; where nothing is timed, with one for all as well."""
-        for name, plan in whole_model_plans(self.nodes, self.moves.cost, self.static_possible, self.inner):
+    def _families(self, *, static: bool) -> None:
+        """Whole-model plans with static nodes or without, with a scale for each channel; where nothing is timed, with
+        one for all as well.
+        """
+        plans = whole_model_plans(self.nodes, self.moves.cost, self.static_possible, self.inner)
+        for name, plan in [one for one in plans if ("static" in one[1].values()) is static]:
             for per_channel in (True,) if self.evaluator.times or self.base.form else (True, False):
                 timed = any(t.speed < float("inf") for t in self.evaluator.trials)
                 if timed and not self.evaluator.clock.allows("families", "families of recipes"):
@@ -309,6 +323,11 @@ class RecipeSearch:
     def _is_within_in_all(self, trial: RecipeTrial) -> bool:
         return self._is_within(trial, Samples.ALL)
 
+    def _is_within_in_time(self, trial: RecipeTrial) -> bool:
+        """The same as far as there is time to judge a candidate."""
+        in_time = self.evaluator.clock.allows("choice", "judging what may be smaller or more accurate")
+        return self._is_within_in_all(trial) if in_time else self.evaluator.is_within(trial)
+
     def _winner(self, among: list[RecipeTrial] | None = None) -> RecipeTrial | None:
         """The fastest within the budget; of those about as fast the most accurate, or of accurate ones the smallest."""
         while True:
@@ -337,10 +356,16 @@ class RecipeSearch:
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.evaluator.trials)) if t.speed <= fastest * TOO_CLOSE]
             close = finalists([t for t in near if self._is_within(t, Samples.FEW)])
+            # Those that are not loaded any more have to be built again, and all are loaded together.
+            while len(close) > 1 and (
+                clock.next_build * len(close) + clock.writing > clock.left
+                or sum(t.bytes for t in close) > _MOST_TOGETHER
+            ):
+                close.pop()
             self.evaluator.time_again(close)
             winner = surely_faster(self.evaluator, close, self._winner) or self._winner()
         if winner is not None and clock.allows("choice", "judging smaller float weights", COMPACTING):
-            winner = compacted(self.evaluator, winner, self._is_within_in_all)
+            winner = compacted(self.evaluator, winner, self._is_within_in_time)
         elif winner is not None:
             winner = compacted_unjudged(self.evaluator, winner)
         if winner is not None:
@@ -348,7 +373,7 @@ class RecipeSearch:
                 self.evaluator,
                 winner,
                 self._fastest(len(self.evaluator.trials)),
-                self._is_within_in_all,
+                self._is_within_in_time,
             )
         best, verdict = winner, ""
         if winner is None:
@@ -382,6 +407,10 @@ class RecipeSearch:
                 least = least or trial.bytes
                 found.append(trial)
         return min(found, key=lambda t: t.speed, default=None)
+
+
+def _judges_nothing(_trial: RecipeTrial) -> bool:
+    raise AssertionError("the search is over")
 
 
 def _noise(trial: RecipeTrial) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 # Of the time limit, by when a stage ends.
 _SHARES = {
@@ -20,15 +22,35 @@ _LEFT_TO_CHOOSE = 2
 _RECENT = 3  # candidates, whose cost the next one is expected to have
 
 
+_BEGAN: ContextVar[float | None] = ContextVar("began", default=None)
+
+
+@contextmanager
+def counted_from(began: float) -> Iterator[None]:
+    """Count time limits from an earlier reading of `time.perf_counter`: what a command took to load is part of them."""
+    token = _BEGAN.set(began)
+    try:
+        yield
+    finally:
+        _BEGAN.reset(token)
+
+
+def beginning() -> float:
+    """The reading of `time.perf_counter` that time limits count from: now, unless `counted_from` says otherwise."""
+    began = _BEGAN.get()
+    return time.perf_counter() if began is None else began
+
+
 class TimeBudget:
     """Counts from the very start: preparing the model and calibrating take their part of the limit."""
 
     def __init__(self, seconds: float, began: float | None = None) -> None:
         """Start now, or at an earlier reading of `time.perf_counter`."""
         self.seconds = seconds
-        self.began = time.perf_counter() if began is None else began
+        self.began = beginning() if began is None else began
         self.cuts: list[str] = []
         self._costs: list[float] = []
+        self._builds: list[float] = []
 
     @property
     def spent(self) -> float:
@@ -48,10 +70,24 @@ class TimeBudget:
         """What a candidate has cost."""
         self._costs.append(seconds)
 
+    def built(self, seconds: float) -> None:
+        """What building and loading a candidate has cost."""
+        self._builds.append(seconds)
+
     @property
     def next_cost(self) -> float:
-        """Seconds that the next candidate will cost, about; writing the winner costs as much."""
+        """Seconds that the next candidate will cost, about."""
         return max(self._costs[-_RECENT:], default=0.0)
+
+    @property
+    def next_build(self) -> float:
+        """Seconds to build and load a candidate once more, about."""
+        return max(self._builds[-_RECENT:], default=0.0)
+
+    @property
+    def writing(self) -> float:
+        """Seconds to write the winner, about: it is built, loaded, judged on a few samples, and stored."""
+        return self.next_cost + self.next_build
 
     def allows(self, stage: str, doing: str = "", tries: int = 1) -> bool:
         """True when a stage is not over, and so many candidates more, the choice and the writing fit into the limit.
@@ -62,8 +98,8 @@ class TimeBudget:
             tries: candidates to build.
         """
         now = time.perf_counter()
-        reserve = 1 if stage == "choice" else 1 + _LEFT_TO_CHOOSE
-        fits = now < self.moment(stage) and now + (tries + reserve) * self.next_cost < self.began + self.seconds
+        tries += 0 if stage == "choice" else _LEFT_TO_CHOOSE
+        fits = now < self.moment(stage) and now + tries * self.next_cost + self.writing < self.began + self.seconds
         if not fits:
             self.cut(doing)
         return fits

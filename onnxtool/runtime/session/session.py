@@ -222,7 +222,9 @@ def _start(
             # Its fallback prints to the terminal, and would run what was asked for somewhere else.
             if not any(p.devices for p in providers):
                 taken = [(p.name, p.options) for p in providers]
-                return ort.InferenceSession(named, native, providers=taken, enable_fallback=0)
+                session = ort.InferenceSession(named, native, providers=taken, enable_fallback=0)
+                session._model_bytes = None  # else it keeps the file's bytes as long as it lives, for its fallback
+                return session
             for provider in providers:
                 if provider.devices:
                     native.add_provider_for_devices(list(provider.devices), provider.options)

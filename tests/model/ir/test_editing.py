@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
-from onnxtool.model.ir.editing import hold_arrays
+from onnxtool.model.ir.editing import hold_arrays, release_mapped
 from onnxtool.model.ir.queries import constant_array, is_constant
 
 
@@ -46,3 +48,22 @@ def test_what_is_constant_has_an_array() -> None:
         assert is_constant(value) == (constant_array(value) is not None), value.name
     assert not is_constant(None) and is_constant(found.graph.initializers["w"])
     assert not is_constant(found.graph.initializers["given"]), "a caller may give another"
+
+
+def test_what_was_read_of_a_data_file_is_unmapped_and_read_again(tmp_path: Path) -> None:
+    weight = np.arange(2048, dtype=np.float32).reshape(32, 64)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", 1, ["n", 32])], [helper.make_tensor_value_info("y", 1, ["n", 64])],
+        [numpy_helper.from_array(weight, "w")],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx", save_as_external_data=True, location="m.data")
+    model = ir.load(tmp_path / "m.onnx")
+    tensor = model.graph.initializers["w"].const_value
+    assert isinstance(tensor, ir.ExternalTensor)
+    assert tensor.numpy().sum() == weight.sum() and tensor.raw is not None
+    release_mapped(model)
+    assert tensor.raw is None and np.array_equal(tensor.numpy(), weight)
+    held = tensor.numpy()
+    release_mapped(model)
+    assert np.array_equal(held, weight), "what somebody still has stays"

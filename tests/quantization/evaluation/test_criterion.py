@@ -145,6 +145,18 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
     assert Criterion().judge(seen).kept, "all of them are within the budget, if these were all samples"
 
 
+# A field, a value within the budget and one beyond it: what counts is the end of the interval.
+_BOUNDED = [
+    ("margin_db", 0.0, -0.1),
+    ("vector_cosine", 0.99, 0.97),
+    ("neighbours", 0.95, 0.85),
+    ("detection_f1", 0.995, 0.97),
+    ("sample_f1", 0.995, 0.98),
+    ("total_shift", 0.01, 0.03),
+    ("rare_shift", 0.01, 0.04),
+]
+
+
 @pytest.mark.parametrize(
     ("seen", "allowed"),
     [
@@ -170,21 +182,25 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (replace(fidelity(30.0), detection_f1=0.98, detections=199), True),
         (replace(fidelity(30.0), detection_f1=0.989, detections=200), False),  # so many that one in a hundred is told
         (replace(fidelity(30.0), detection_f1=0.99, detections=200), True),
-        (replace(fidelity(29.9), detection_f1=0.95, detection_cost=0.001), True),  # what differs costs nothing
-        (replace(fidelity(29.9), detection_f1=0.95, detection_cost=0.0011), False),
+        (replace(fidelity(29.9), detection_f1=0.95, detection_cost=0.0066), True),  # what differs costs nothing
+        (replace(fidelity(29.9), detection_f1=0.95, detection_cost=0.0067), False),
         (replace(fidelity(29.9), detection_f1=0.949, detection_cost=0.0), False),
-        (replace(fidelity(30.0), detection_f1=0.9, detection_cost=0.0025), True),
-        (replace(fidelity(30.0), detection_f1=0.9, detection_cost=0.0026), False),
+        (replace(fidelity(30.0), detection_f1=0.9, detection_cost=0.0066), True),
+        (replace(fidelity(30.0), detection_f1=0.9, detection_cost=0.0067), False),
         (replace(fidelity(30.0), detection_f1=0.899, detection_cost=0.0), False),
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.99), True),
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.989), False),
-        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0025), True),
-        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0026), False),
+        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0066), True),
+        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0067), False),
         (replace(fidelity(20), margin_db=0.0, detection_f1=1.0), True),  # scores, which were counted
         (replace(fidelity(40), total_shift=0.02), True),
         (replace(fidelity(40), total_shift=0.021), False),
         (replace(fidelity(40), rare_shift=0.03), True),
         (replace(fidelity(40), rare_shift=0.031), False),
+        (replace(fidelity(40), rare_f1=0.98), True),
+        (replace(fidelity(40), rare_f1=0.979), False),
+        *((replace(fidelity(40), **{name: good}, bounds={name: bad}), False) for name, good, bad in _BOUNDED),
+        *((replace(fidelity(40), **{name: bad}, bounds={name: good}), True) for name, good, bad in _BOUNDED),
     ],
 )
 def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> None:

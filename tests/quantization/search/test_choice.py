@@ -264,6 +264,8 @@ def test_smaller_float_weights_are_timed_beside_the_winner(bits: int, low: float
         asked.append([t.recipe.compact for t in trials])  # type: ignore[misc]
         trials[1].latency = LatencyRatio(low + 0.01, low, low + 0.02, 1.0, low, 1)
 
-    found: Any = SimpleNamespace(built=lambda _: SimpleNamespace(spare=9), try_out=try_out, time_again=time_again)
+    clock = SimpleNamespace(allows=lambda *_: True)
+    built = lambda _: SimpleNamespace(spare=9)  # noqa: E731
+    found: Any = SimpleNamespace(built=built, try_out=try_out, time_again=time_again, clock=clock)
     assert refinement.compacted(found, winner, lambda _: True).recipe.compact == kept
     assert all(first == 0 for first, _ in asked), "beside the winner"

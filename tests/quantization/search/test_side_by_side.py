@@ -160,8 +160,8 @@ def test_timing_of_leaders_takes_half_of_what_is_left(
     left: float, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clockwork = Clockwork(monkeypatch, steady(float=0.02, a=0.01))
-    leaders(clockwork, "a", clock=SimpleNamespace(left=left))
-    leaders(clockwork, "a", clock=SimpleNamespace(left=left), short=True)
+    leaders(clockwork, "a", clock=SimpleNamespace(left=left + 0.25, writing=0.25))
+    leaders(clockwork, "a", clock=SimpleNamespace(left=left + 0.25, writing=0.25), short=True)
     assert [a["budget"] for a in clockwork.asked] == [seconds, *[min(0.1, seconds / 10)] * 4]
 
 

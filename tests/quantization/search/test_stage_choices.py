@@ -66,7 +66,7 @@ class Chosen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, evaluator: Lab, *, in_time: bool = True) -> None:
         self.again: list[list[str]] = []
-        evaluator.clock = SimpleNamespace(allows=lambda *_: in_time, left=1.0, cuts=[])
+        evaluator.clock = SimpleNamespace(allows=lambda *_: in_time, left=1.0, cuts=[], next_build=0.0, writing=0.0)
         evaluator.reference = None  # type: ignore[attr-defined]
         evaluator.time_again = lambda close, *_: self.again.append(names(close))  # type: ignore[attr-defined]
         self.smaller: list[str] = []
@@ -91,6 +91,21 @@ def test_the_leaders_are_timed_again_and_the_fastest_is_chosen(monkeypatch: pyte
     outcome = chosen.run()
     assert named(outcome.best) == "best" and outcome.verdict == "" and chosen.again == [["best", "near"]]
     assert outcome.smallest is None
+
+
+def test_no_more_leaders_are_timed_again_than_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = Lab(best=(0.5, 36, 36), near=(0.51, 36, 36), third=(0.52, 36, 36))
+    for trial in evaluator.trials:
+        trial.recipe = QuantRecipe(plan={trial.name: "static"})
+    chosen = Chosen(monkeypatch, evaluator)
+    evaluator.clock.next_build, evaluator.clock.writing = 0.3, 0.2  # of one second that is left
+    chosen.run()
+    assert chosen.again == [["best", "near"]]
+    evaluator.clock.next_build = 0.0
+    for trial, size in zip(evaluator.trials, (90, 80, 20), strict=True):
+        trial.bytes = size * 1_000_000
+    chosen.run()
+    assert chosen.again[1:] == [["best", "near"]], "nor than fit into memory together"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +152,7 @@ def test_one_family_is_tried_however_short_the_time(timed: bool, monkeypatch: py
     if not timed:
         evaluator.trials[1].latency = None
     evaluator.clock.allows = lambda *_: False
-    search(evaluator)._families()
+    search(evaluator)._families(static=True)
     assert bool(evaluator.tried) != timed
 
 

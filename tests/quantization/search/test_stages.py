@@ -177,12 +177,23 @@ def test_where_nothing_is_timed_families_are_tried_in_both_granularities(monkeyp
     families = [("static", PLAN), ("dynamic MatMul", {"a": "dynamic"})]
     monkeypatch.setattr(module, "whole_model_plans", lambda *_: families)
     evaluator = Lab()
-    search(evaluator)._families()
-    assert evaluator.tried == ["static, per-channel", "dynamic MatMul, per-channel"], "the other one is a move"
+    for static in (False, True):
+        search(evaluator)._families(static=static)
+    assert evaluator.tried == ["dynamic MatMul, per-channel", "static, per-channel"], "the other one is a move"
     untimed = Lab()
     untimed.times = False
-    search(untimed)._families()
+    for static in (False, True):
+        search(untimed)._families(static=static)
     assert len(untimed.tried) == 4
+
+
+def test_what_needs_no_ranges_is_tried_before_ranges_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, order = search(Lab()), []
+    for name in ("_method", "_float_kernels", "_move", "_repairs", "_winner", "_choose"):
+        monkeypatch.setattr(found, name, lambda *_, name=name: order.append(name))
+    monkeypatch.setattr(found, "_families", lambda static: order.append(f"static: {static}"))
+    found.run()
+    assert order[:3] == ["static: False", "_method", "static: True"]
 
 
 def test_moves_are_made_from_each_leader_in_turn_and_from_what_they_come_to() -> None:

@@ -47,6 +47,22 @@ def test_the_choice_leaves_time_for_writing_alone() -> None:
     assert not clock.allows("choice", tries=2)
 
 
+def test_writing_the_winner_takes_a_build_besides() -> None:
+    clock = started(89)
+    clock.took(2.0)
+    assert clock.allows("choice", tries=4)
+    clock.built(1.5)
+    assert clock.writing == 3.5 and clock.next_build == 1.5
+    assert clock.allows("choice", tries=3) and not clock.allows("choice", tries=4)
+
+
+def test_a_command_counts_what_it_took_to_load() -> None:
+    began = time.perf_counter() - 60
+    with time_budget.counted_from(began):
+        assert TimeBudget(100.0).began == time_budget.beginning() == began
+    assert TimeBudget(100.0).spent < 30
+
+
 def at(moment: float, monkeypatch: pytest.MonkeyPatch) -> TimeBudget:
     """A budget of 100 s that began at 0, at this moment; 0.5 s for each candidate are exact in binary."""
     monkeypatch.setattr(time_budget, "time", SimpleNamespace(perf_counter=lambda: moment))

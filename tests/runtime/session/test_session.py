@@ -129,3 +129,8 @@ def test_a_setting_of_the_user_counts_more_than_the_default(digits_onnx: Path, m
     monkeypatch.setattr(ort.SessionOptions, "add_session_config_entry", lambda _, k, v: entries.update({k: v}))
     create_session(digits_onnx, SessionOptions(settings=(("session.intra_op.allow_spinning", "1"),)))
     assert entries["session.intra_op.allow_spinning"] == "1"
+
+
+def test_a_session_keeps_no_copy_of_its_file(digits_onnx: Path) -> None:
+    session = create_session(digits_onnx.read_bytes(), SessionOptions())
+    assert session._model_bytes is None and session.get_inputs()
