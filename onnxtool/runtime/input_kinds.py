@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import TensorSpec, row_width
 
 # Number of channels -> what Pillow calls such pixels.
 CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -22,6 +22,13 @@ def takes_table(specs: Sequence[TensorSpec]) -> bool:
     if len(specs) == 1 and not isinstance(specs[0].dtype, str) and len(specs[0].shape or ()) == 2:
         return True
     return bool(specs) and all(s.shape is not None and len(s.shape) == 2 and s.shape[1] == 1 for s in specs)
+
+
+def table_columns(specs: Sequence[TensorSpec]) -> dict[str, tuple[str, ...]]:
+    """The names of the columns of each input of a table; empty where one of them is not known, or stands twice."""
+    found = {s.name: s.columns or (s.name,) * (row_width(s) == 1) for s in specs} if takes_table(specs) else {}
+    names = [name for columns in found.values() for name in columns]
+    return found if all(found.values()) and len(set(names)) == len(names) else {}
 
 
 def picture_layout(spec: TensorSpec) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.data.formats import delimited
 from onnxtool.runtime.data.formats.table_file import TableFile
 from onnxtool.runtime.feeds import Feeds, flatten
-from onnxtool.runtime.input_kinds import picture_layout, takes_image, takes_table
+from onnxtool.runtime.input_kinds import picture_layout, table_columns, takes_image, takes_table
 from onnxtool.runtime.output_files import table_bytes
 from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.runtime.protocol_v2.tensors import (
@@ -227,12 +227,12 @@ def _header_length(request: Request) -> int | None:
 
 
 def _read_plain(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
-    """{"input": [[...]]}, or the bare list for a model with one input."""
+    """Plain JSON, in each form that `decode_plain` takes."""
     try:
         found = fast_json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
-    return decode_plain(found, {s.name: s.dtype for s in specs})
+    return decode_plain(found, {s.name: s.dtype for s in specs}, table_columns(specs))
 
 
 def read_form(kind: str, body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:

@@ -28,6 +28,7 @@ class AzureMl(PackageKind):
     title = "an online endpoint of Azure Machine Learning"
     commands = (
         "python smoke_test.py",
+        "cd src && AZUREML_MODEL_DIR=../model azmlinfsrv --entry_script score.py    # Azure's own server, here",
         "az ml online-endpoint create -f endpoint.yml && "
         "az ml online-deployment create -f deployment.yml --all-traffic",
     )

@@ -17,7 +17,7 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
 from onnxtool.report.package import Started
-from onnxtool.runtime.input_kinds import picture_layout, takes_image, takes_table
+from onnxtool.runtime.input_kinds import picture_layout, table_columns, takes_image, takes_table
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import Runner
 
@@ -119,6 +119,7 @@ def checks(subject: Subject) -> dict[str, str]:
     shared = shared_dims(subject.inputs)
     return {
         "SHARED": f"{shared!r}  # dims that several inputs must agree in: inputs and axes",
+        "COLUMNS": f"{table_columns(subject.inputs)!r}  # of a table: the columns of each input",
         "TAKES_EMPTY": f"{subject.takes_empty()}  # whether inputs without elements were tried and did no harm",
     }
 

@@ -41,6 +41,7 @@ _OTHER_EXTENSIONS = frozenset(
 )
 _MAX_RANK = 64
 _MAX_ELEMENTS = 1 << 48
+_SHOWN = 12  # names in a message
 _LENGTH = struct.Struct("<I")
 
 
@@ -162,6 +163,8 @@ def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
     for entry in asked:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise InputError("every entry of 'outputs' must be an object with a 'name'.")
+        if entry["name"] in outputs:
+            raise InputError(f"{entry['name'][:100]!r} stands twice in 'outputs'.")
         parameters = _parameters(entry, _CLASSES)
         outputs[entry["name"]] = _is_binary(parameters, "binary_data", binary)
         if (count := parameters.get(_CLASSES)) is not None:
@@ -174,21 +177,59 @@ def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
     return InferRequest(feeds, outputs, binary, classes, name)
 
 
-def decode_plain(found: Any, types: Mapping[str, np.dtype | str]) -> dict[str, np.ndarray]:
-    """The inputs of plain JSON: {"x": [[1, 2]]}, or the bare list for a model with one input.
+def decode_plain(
+    found: Any, types: Mapping[str, np.dtype | str], columns: Mapping[str, Sequence[str]]
+) -> dict[str, np.ndarray]:
+    """The inputs of plain JSON: {"x": [[1, 2]]}, or the bare list for a model with one input. Of a table also columns,
+    {"age": [31, 40], "town": ["Bonn", "Ulm"]}, and records, [{"age": 31, "town": "Bonn"}, ...].
 
     Args:
         found: the JSON value.
         types: element type of each input.
+        columns: of a table, the names of the columns of each input, in order; empty for a model that takes none.
 
     Raises:
-        InputError: other names, or values that do not fit.
+        InputError: a missing or unknown name, or values that do not fit; names the input or column.
     """
-    if not isinstance(found, dict) and len(types) == 1:
+    names = [name for of_input in columns.values() for name in of_input]
+    if names and isinstance(found, list) and any(isinstance(row, dict) for row in found):
+        for number, row in enumerate(found, 1):
+            _check_names(row, names, f"row {number}")
+        found = {name: [row[name] for row in found] for name in names}
+    elif not isinstance(found, dict) and len(types) == 1:
         found = dict.fromkeys(types, found)
-    if not isinstance(found, dict) or found.keys() != types.keys():
-        raise InputError(f"the JSON must be an object with the model's inputs: {', '.join(types)}.")
-    return {name: from_lists(name, data, types[name]) for name, data in found.items()}
+    if not names or (isinstance(found, dict) and found.keys() == types.keys() and names != list(types)):
+        _check_names(found, list(types), "the JSON")
+        return {name: from_lists(name, data, types[name]) for name, data in found.items()}
+    _check_names(found, names, "the JSON")
+    table = {c: _column(c, found[c], types[name]) for name, of_input in columns.items() for c in of_input}
+    rows = len(table[names[0]])
+    for name, column in table.items():
+        if len(column) != rows:
+            raise InputError(f"{name!r} has {len(column)} rows, {names[0]!r} has {rows}.")
+    return {name: np.concatenate([table[c] for c in of_input], axis=1) for name, of_input in columns.items()}
+
+
+def _check_names(found: Any, names: Sequence[str], what: str) -> None:
+    """Raises InputError where an object has not exactly these names."""
+    listed = f"the model's inputs: {', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
+    if not isinstance(found, dict):
+        raise InputError(f"{what} must be an object with {listed}.")
+    for name in names:
+        if name not in found:
+            raise InputError(f"{what} has no {name!r}; it must have {listed}.")
+    known = frozenset(names)  # a row may have thousands
+    for name in found:
+        if name not in known:
+            raise InputError(f"{what} has {name[:100]!r}, which is none of {listed}.")
+
+
+def _column(name: str, data: Any, dtype: np.dtype | str) -> np.ndarray:
+    """A column [rows, 1] of a list with a value, or a list of one, for each row."""
+    array = from_lists(name, data, dtype)
+    if array.ndim != 1 and array.shape[1:] != (1,):
+        raise InputError(f"{name!r}: a column is a list with one value for each row; this has {list(array.shape)}.")
+    return array.reshape(-1, 1)
 
 
 def check_shared_dims(feeds: Mapping[str, np.ndarray], shared: Mapping[str, Sequence[tuple[str, int]]]) -> None:
@@ -305,7 +346,7 @@ def from_lists(name: str, data: Any, dtype: np.dtype | str) -> np.ndarray:
         return flat
     if dtype.kind == "b" and array.dtype.kind == "b":
         return array
-    if array.dtype.kind in "fiu" and _has_truth(data):  # true beside 2 is a 1 to numpy
+    if array.dtype.kind in "bfiu" and _has_truth(data):  # true beside 2 is a 1 to numpy
         raise InputError(f"{name!r}: true and false are not values of {wanted}.")
     if dtype.kind in "fV" and array.dtype.kind in "fiu":
         with np.errstate(over="ignore"):
@@ -374,6 +415,8 @@ def _decode_tensors(entries: Sequence[Any], raw: memoryview, where: str) -> dict
         if size is None:
             found[name] = _from_json(name, entry.get("data"), dtype, shape)
             continue
+        if entry.get("data") is not None:
+            raise InputError(f"{name!r} has both 'data' and a binary_data_size.")
         if type(size) is not int or not 0 <= size <= len(raw) - used:
             raise InputError(f"{name!r}: binary_data_size is {str(size)[:40]}, {len(raw) - used} bytes are left.")
         found[name] = _from_bytes(name, raw[used : used + size], dtype, shape)

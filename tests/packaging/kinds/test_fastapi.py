@@ -209,6 +209,30 @@ def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) ->
     assert "Image" not in (folder / "app.py").read_text()
 
 
+def test_the_columns_of_a_table_are_taken_by_their_names(tiny: Path, tmp_path: Path) -> None:
+    model = onnx.load(tiny)
+    model.metadata_props.add(key="onnxtool.columns", value='{"x": ["a", "b", "c"]}')
+    onnx.save(model, tmp_path / "named.onnx")
+    package(tmp_path / "named.onnx", tmp_path / "out", kinds=["fastapi"])
+    command, port, _ = application_command(tmp_path / "out", fresh=False)
+    server, csv = ServerProcess(command, tmp_path / "out", port), {"Content-Type": "text/csv"}
+    try:
+        for body, headers in (
+            (b"a,b,c\n1,2,3\n", csv),
+            (b"c,d,a,b\n3,9,1,2\n", csv),
+            (b'{"c": [3], "a": [1], "b": [2]}', {}),
+            (b'[{"c": 3, "a": 1, "b": 2}]', {}),
+            (b"[[1, 2, 3]]", {}),
+        ):
+            status, answer = post(server.url, "/predict", body, headers)
+            assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
+        for body, headers in ((b"a,b,d\n1,2,3\n", csv), (b"a,b,c,c\n1,2,3,4\n", csv), (b'{"a": [1], "b": [2]}', {})):
+            status, answer = post(server.url, "/predict", body, headers)
+            assert status == 400 and "'c'" in json.loads(answer)["error"]
+    finally:
+        server.close()
+
+
 def test_a_model_of_pixels_takes_an_image(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     graph = helper.make_graph(

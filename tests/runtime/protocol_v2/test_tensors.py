@@ -16,6 +16,7 @@ from onnxtool.model.spec import TensorSpec, shared_dims
 from onnxtool.runtime.protocol_v2.tensors import (
     InferRequest,
     check_shared_dims,
+    decode_header,
     decode_plain,
     decode_request,
     decode_response,
@@ -165,12 +166,72 @@ def test_inputs_that_share_a_dim_must_agree_in_it() -> None:
 
 def test_plain_json_must_have_the_inputs_and_no_other() -> None:
     one = {"x": np.dtype(np.float32)}
-    assert decode_plain([[1, 2]], one)["x"].tolist() == decode_plain({"x": [[1, 2]]}, one)["x"].tolist() == [[1, 2]]
-    for wrong in ({}, {"x": [1], "z": [1]}, {"z": [1]}):
-        with pytest.raises(InputError, match="the model's inputs: x"):
-            decode_plain(wrong, one)
+    assert (
+        decode_plain([[1, 2]], one, {})["x"].tolist()
+        == decode_plain({"x": [[1, 2]]}, one, {})["x"].tolist()
+        == [[1, 2]]
+    )
+    for wrong, told in (({}, "no 'x'"), ({"x": [1], "z": [1]}, "has 'z'"), ({"z": [1]}, "no 'x'")):
+        with pytest.raises(InputError, match=f"{told}.*the model's inputs: x"):
+            decode_plain(wrong, one, {})
     with pytest.raises(InputError, match="inputs: x, y"):
-        decode_plain([1], one | {"y": np.dtype(np.int64)})
+        decode_plain([1], one | {"y": np.dtype(np.int64)}, {})
+
+
+_TYPES: dict[str, np.dtype | str] = {"age": np.dtype(np.float32), "visits": np.dtype(np.int64), "town": "string"}
+_COLUMNS = {name: (name,) for name in _TYPES}
+_ROW = {"age": 1.5, "visits": 2, "town": "a"}
+
+
+def test_plain_json_of_a_table_is_columns_or_records() -> None:
+    expected = {"age": [[1.5], [4.0]], "visits": [[2], [3]], "town": [["a"], ["b"]]}
+    flat = {"town": ["a", "b"], "age": [1.5, 4], "visits": [2, 3]}
+    for body in (expected, flat, [_ROW, {"visits": 3, "town": "b", "age": 4}]):
+        found = decode_plain(body, _TYPES, _COLUMNS)
+        assert {name: array.tolist() for name, array in found.items()} == expected
+        assert [found["age"].dtype, found["visits"].dtype] == [np.float32, np.int64]
+
+
+def test_columns_of_one_input_are_taken_by_their_names() -> None:
+    one, columns = {"X": np.dtype(np.float32)}, {"X": ("a", "b")}
+    for body in ({"b": [2, 4], "a": [1, 3]}, [{"b": 2, "a": 1}, {"a": 3, "b": 4}], {"X": [[1, 2], [3, 4]]}):
+        assert decode_plain(body, one, columns)["X"].tolist() == [[1, 2], [3, 4]]
+    assert decode_plain([[1, 2], [3, 4]], one, columns)["X"].tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"age": [1], "visits": [2]}, "the JSON has no 'town'"),
+        ({"age": [1], "visits": [2], "town": ["a"], "vip": [1]}, "the JSON has 'vip'"),
+        ({"age": [1, 2], "visits": [2], "town": ["a", "b"]}, "'visits' has 1 rows, 'age' has 2"),
+        ({"age": [True], "visits": [2], "town": ["a"]}, "'age': true and false are not values of float32"),
+        ({"age": ["x"], "visits": [2], "town": ["a"]}, "'age'"),
+        ({"age": [1], "visits": [2.5], "town": ["a"]}, "'visits': the values must be whole numbers"),
+        ({"age": [1], "visits": [2], "town": [7]}, "'town': the values must be texts"),
+        ({"age": [[1, 2]], "visits": [2], "town": ["a"]}, "'age': a column"),
+        (_ROW, "'age': a column"),
+        ([_ROW, {"age": 1, "visits": 2}], "row 2 has no 'town'"),
+        ([_ROW | {"vip": 1}], "row 1 has 'vip'"),
+        ([_ROW, 7], "row 2 must be an object"),
+        ([_ROW | {"visits": 2.5}], "'visits': the values must be whole numbers"),
+        ([_ROW | {"age": None}], "'age'"),
+        ([], "must be an object with the model's inputs: age, visits, town"),
+    ],
+)
+def test_what_does_not_fit_a_table_is_named(body: object, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        decode_plain(body, _TYPES, _COLUMNS)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_no_output_and_no_value_is_told_twice() -> None:
+    tensor = {"name": "x", "datatype": "UINT8", "shape": [1], "parameters": {"binary_data_size": 1}}
+    with pytest.raises(InputError, match="'y' stands twice"):
+        decode_header({"inputs": [tensor], "outputs": [{"name": "y"}, {"name": "y"}]}, memoryview(b"\0"))
+    with pytest.raises(InputError, match="both 'data' and"):
+        decode_header({"inputs": [tensor | {"data": [1]}]}, memoryview(b"\0"))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ except ImportError:  # the smoke test does without
 
 THREADS = 1
 SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must agree in: inputs and axes
+COLUMNS: dict[str, tuple[str, ...]] = {}  # of a table: the columns of each input
 TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
 session: ort.InferenceSession
 
@@ -57,7 +58,7 @@ def run(raw_data: str) -> Any:
 def answer(inputs: Any) -> dict[str, Any]:
     """The outputs for inputs of plain JSON."""
     specs = {i.name: i for i in session.get_inputs()}
-    feeds = decode_plain(inputs, {name: dtype_of(spec) for name, spec in specs.items()})
+    feeds = decode_plain(inputs, {name: dtype_of(spec) for name, spec in specs.items()}, COLUMNS)
     for name, array in feeds.items():
         if array.ndim != len(specs[name].shape):
             raise InputError(f"{name!r} must have {len(specs[name].shape)} dims, not {array.ndim}")

@@ -45,6 +45,7 @@ RUNS = int(os.environ.get("RUNS", "2"))  # at a time; more wait
 MAX_WAITING = int(os.environ.get("MAX_WAITING", "64"))  # more are refused with 429
 MAX_BYTES = int(os.environ.get("MAX_BYTES", str(64 << 20)))  # of one request
 SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must agree in: inputs and axes
+COLUMNS: dict[str, tuple[str, ...]] = {}  # of a table: the columns of each input
 TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
 PICTURE = (3, "RGB")  # [image]
 MAX_SECONDS = float(os.environ.get("MAX_SECONDS", "60"))  # for a request to arrive, and for its answer
@@ -221,12 +222,10 @@ def from_table(body: bytes) -> Arrays:
     feeds = {}
     for spec in INPUTS:
         name, kind = spec["name"], element_type(spec["datatype"])
-        if len(INPUTS) == 1 and spec["shape"][1] != 1:
-            columns = list(range(len(names)))
-        elif name in names:
-            columns = [names.index(name)]
-        else:
-            raise InputError(f"the table has no column {name!r}")
+        for column in COLUMNS.get(name, ()):
+            if names.count(column) != 1:
+                raise InputError(f"the table has {names.count(column) or 'no'} columns {column!r}; the model takes one")
+        columns = [names.index(column) for column in COLUMNS.get(name, ())] or list(range(len(names)))
         values = [[number(row[c], kind, line, names[c]) for c in columns] for line, row in enumerate(rows, 2)]
         feeds[name] = from_lists(name, values, kind)
     return feeds
@@ -260,7 +259,7 @@ async def answer_plain(request: Request) -> Response:
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({str(error)[:100]})") from None
     types = {i["name"]: element_type(i["datatype"]) for i in INPUTS}
-    return as_json(await run(decode_plain(found, types)))
+    return as_json(await run(decode_plain(found, types, COLUMNS)))
 
 
 @app.post("/predict", openapi_extra=body_of(PLAIN))
