@@ -23,12 +23,20 @@ from onnxtool.equality.certificate.ledger import Constants, constants_in_field, 
 from onnxtool.equality.certificate.parts import Evaluated, differing_values, parts_of
 from onnxtool.equality.certificate.reads import unread_sizes
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
-from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes, turning_sizes, usual_sizes
+from onnxtool.equality.certificate.sizes import (
+    Sizes,
+    free_inputs,
+    input_shapes,
+    reaching_sizes,
+    turning_sizes,
+    usual_sizes,
+)
 from onnxtool.model.cut_model import captured_names
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
 operators.register()
 _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
+_LARGEST = 2**16  # of the product of free dims, at which parts that others leave out are compared
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
 _MOST_PAIRS = 4  # values at which two models begin to differ that are told
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
@@ -48,6 +56,7 @@ class _Pair:
     looked: int = 0
     empty: dict[str, onnx.NodeProto] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
+    reached: dict[str, np.ndarray] = field(default_factory=dict)
 
     def see(self, node: onnx.NodeProto, name: str, value: Item) -> None:
         """Keep which tensors had no element at any size yet: what computes them was not compared."""
@@ -79,12 +88,15 @@ class _Pair:
         feeds = self.feeds(point, sizes)
         expected = Interpreter(self.a, point, see=self.see, memory=memory).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point)
-        found = Interpreter(self.b, point, own, see=self.see, memory=memory).run(self._own_feeds(feeds))
+        candidate = Interpreter(self.b, point, own, see=self.see, memory=memory)
+        found = candidate.run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             first, second = self._values(point, feeds, memory)
             pairs = tuple(differing_values(first, second)[:_MOST_PAIRS])
             found = _difference(self.a, self.b, _first_without_partner(first, second) or "an output")
             raise _DifferentError(**found, unlike=self.shapes(sizes), differing=pairs)
+        for name, places in candidate.reached.items():
+            self.reached[name] = places | self.reached.get(name, np.array(False))
         self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -279,6 +291,17 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         except NotCoveredError:
             if 0 not in sizes.values():
                 raise
+    _hold_at_all_parts(pair, held, deadline)
+    return failed
+
+
+def _hold_at_all_parts(pair: _Pair, held: Sequence[Sizes], deadline: float) -> None:
+    """Compare at sizes that reach what no size before did: rows of tables, and places of windows.
+
+    Raises:
+        _DifferentError: the models differ.
+        NotCoveredError: some part of a model takes no part at any size that was compared.
+    """
     further, unread = unread_sizes(pair.a, pair.b, held, deadline)
     for sizes in further:
         if time.thread_time() > deadline:
@@ -287,10 +310,40 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         pair.hold(sizes)
     if unread:
         raise NotCoveredError(f"constant {unread!r} is none of A's, and no size that was compared reads all of it")
+    for sizes, reached in reaching_sizes(pair.a, pair.b, held[0], [n for n, p in pair.reached.items() if not p.all()]):
+        new = [n for n, places in reached.items() if (places & ~pair.reached[n]).any()]
+        if new and time.thread_time() > deadline:
+            raise NotCoveredError(f"the edges of the window of {new[0]!r} meet padding alone at the sizes compared")
+        if new:
+            pair.hold(sizes)
+    _hold_at_larger(pair, held[0], deadline)
     for name, node in pair.empty.items():
         if name not in pair.full:
             raise NotCoveredError(f"{node.op_type} {node.name or name!r} has no element at any size that was compared")
-    return failed
+
+
+def _hold_at_larger(pair: _Pair, usual: Sizes, deadline: float) -> None:
+    """Compare at larger sizes as long as more rows of constant matrices take part there.
+
+    Raises:
+        _DifferentError: the models differ.
+        NotCoveredError: there was no time for it.
+    """
+    for factor in (4, 16, 64, 256, 1024):
+        unread = {n: p for n, p in pair.reached.items() if not p.all()}
+        sizes = {k: n * factor if n > 1 else n for k, n in usual.items()}
+        if not unread or sizes == usual or np.prod([*sizes.values()], dtype=float) > _LARGEST:
+            return
+        if time.thread_time() > deadline:
+            raise NotCoveredError(
+                f"parts of a constant of {next(iter(unread))!r} meet zeros alone at the sizes compared"
+            )
+        try:
+            pair.hold(sizes)
+        except NotCoveredError:
+            return
+        if factor > 16 and all(np.array_equal(p, pair.reached[n]) for n, p in unread.items()):
+            return
 
 
 def _difference(a: onnx.ModelProto, b: onnx.ModelProto, node: str) -> dict[str, str]:

@@ -72,7 +72,10 @@ class Field:
 
     Attributes:
         p: the prime, a little below 2^31.
+        has_values: elements are computed, and not their shapes alone.
     """
+
+    has_values = True
 
     def __init__(self, salt: int) -> None:
         self.salt = salt

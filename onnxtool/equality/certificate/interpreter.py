@@ -175,6 +175,10 @@ class Interpreter:
         constants: elements for initializers and constants by name, in place of their own numbers.
         see: called with each node's outputs.
         memory: results of costly operators by what they are of, kept from one model to the next at the same point.
+
+    Attributes:
+        reached: by the output of a convolution or pooling that was computed, the places of its window that met
+            an element of the input and not padding alone; of a product with a constant, its rows that met no zero.
     """
 
     def __init__(
@@ -191,6 +195,8 @@ class Interpreter:
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
         self._draws, self._memory = 0, memory
+        self.reached: dict[str, Array] = {}
+        self._output = ""
         self._singles = {0, 1, field.p - 1}
         nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
         self._asks = any(n.op_type in ("IsNaN", "IsInf") for n in all_nodes(nodes))
@@ -225,6 +231,37 @@ class Interpreter:
         """Whether each element is a difference of two of 0, 1, -1 and the single numbers that the model names."""
         singles = np.array(sorted(self._singles), np.int64)
         return bool(np.isin(x, self.field.sub(singles[:, None], singles)).all())
+
+    def reach(self, size: Sequence[int], kernel: Sequence[int], windows: Sequence[Sequence[int]]) -> None:
+        """Note which places of a window meet the input.
+
+        Args:
+            size: of the input's spatial dims.
+            kernel: of the window.
+            windows: strides, dilations, and the pads before each dim and then behind each.
+        """
+        found = np.array(True)
+        strides, dilations, pads = windows
+        for d, n in enumerate(size):
+            ahead = pads[d] - np.arange(kernel[d]) * dilations[d]  # of the input, for the first window
+            steps = np.maximum(-(-ahead // strides[d]), 0)
+            last = (n + pads[d] + pads[len(kernel) + d] - dilations[d] * (kernel[d] - 1) - 1) // strides[d]
+            found = np.logical_and.outer(found, (steps <= last) & (steps * strides[d] - ahead < n))
+        self._add_reached(found)
+
+    def meet(self, values: Array, axis: int) -> None:
+        """Note which rows of a constant matrix meet a number other than zero: zeros that pad an input read nothing.
+
+        Args:
+            values: elements that the matrix is multiplied with.
+            axis: of these, that the product sums over.
+        """
+        if self.field.has_values and values.ndim:
+            others = tuple(d for d in range(values.ndim) if d != axis % values.ndim)
+            self._add_reached((values != 0).any(axis=others))
+
+    def _add_reached(self, places: Array) -> None:
+        self.reached[self._output] = places | self.reached.get(self._output, np.array(False))
 
     def symbol(self, data: Array, dtype: Any, tag: tuple[Any, ...] = ()) -> Value:
         """A tensor of elements."""
@@ -291,6 +328,7 @@ class Interpreter:
             return steps[node.op_type](inputs, attributes, env)
         if node.op_type == "Constant":
             return [self._constant(node.output[0], _constant_of(attributes))]
+        self._output = node.output[0]
         try:
             found = self._remembered(node, inputs, attributes)
         except NotCoveredError:

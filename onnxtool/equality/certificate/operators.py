@@ -399,8 +399,17 @@ def _matmul(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         raise NotCoveredError("FusedMatMul with transposed batches")
     x = np.swapaxes(x, -1, -2) if a.get("transA", 0) else x
     y = np.swapaxes(y, -1, -2) if a.get("transB", 0) else y
+    _meet(m, (i[0], x), (i[1], y))
     found = f.matmul(x, y)
     return m.symbol(f.mul(found, f.scalar(a["alpha"])) if a.get("alpha", 1.0) != 1.0 else found, dtype)
+
+
+def _meet(m: Interpreter, left: tuple[Value, Array], right: tuple[Value, Array]) -> None:
+    """Note what of the constant one of two factors is read."""
+    if right[0].exact and not left[0].exact:
+        m.meet(left[1], -1)
+    elif left[0].exact and not right[0].exact:
+        m.meet(right[1], max(right[1].ndim - 2, 0))
 
 
 def _beside(z: Array, x: Array, axis: int) -> Array:
@@ -415,7 +424,9 @@ def _beside(z: Array, x: Array, axis: int) -> Array:
 @operator("Gemm")
 def _gemm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
-    found = f.matmul(x.T if a.get("transA", 0) else x, y.T if a.get("transB", 0) else y)
+    x, y = x.T if a.get("transA", 0) else x, y.T if a.get("transB", 0) else y
+    _meet(m, (i[0], x), (i[1], y))
+    found = f.matmul(x, y)
     alpha, beta = a.get("alpha", 1.0), a.get("beta", 1.0)
     if alpha != 1.0:
         found = f.mul(found, f.scalar(alpha))
@@ -468,7 +479,9 @@ def _conv(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         zeros = [*i[2:], None, None]
         x = x if zeros[0] is None else f.sub(x, m.elements(zeros[0]).reshape(()))
         w = w if zeros[1] is None else f.sub(w, _beside(m.elements(zeros[1]), w, 0))
-    found = f.conv(x, w, *_windows(a, x.shape[2:], w.shape[2:]), a.get("group", 1))
+    windows = _windows(a, x.shape[2:], w.shape[2:])
+    m.reach(x.shape[2:], w.shape[2:], windows)
+    found = f.conv(x, w, *windows, a.get("group", 1))
     if not whole and len(i) > 2 and i[2] is not None:
         found = f.add(found, m.elements(i[2]).reshape(1, -1, *[1] * (x.ndim - 2)))
     if len(i) > 3 and not whole and i[3] is not None:
@@ -543,6 +556,8 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
     if min(size, default=1) < 1 and x.size:
         raise NotCoveredError(f"{kind} whose window is larger than its input")  # each runtime does something else
+    if not kind.startswith("Global"):
+        m.reach(x.shape[2:], kernel, (strides, dilations, pads))
     windows = [tuple(f.window(at, size, strides, dilations)) for at in np.ndindex(*kernel)]
     total = np.zeros((*x.shape[:2], *size), np.int64)
     for window in windows:

@@ -27,6 +27,8 @@ def _of(shape: Sequence[int]) -> Array:
 class Shapes(Field):
     """The operations of a field on views of one zero."""
 
+    has_values = False
+
     def __init__(self) -> None:
         super().__init__(0)
 

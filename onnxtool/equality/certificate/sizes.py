@@ -19,6 +19,7 @@ _SMALL, _LARGEST = 34, 200_000
 _MOST = 8  # sizes of each kind at which a size decides something, that are compared
 _BEYOND, _FEW = 512, 4
 _MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
+_MOST_REACHING = 2**22  # of the product of free dims, to compare at
 _SHORT = 16  # numbers of a tensor that are followed each
 _TURNS, _GROWTH = 8, 1.25  # decisions of one dim that are sought, and from one size to the next
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
@@ -223,6 +224,18 @@ class _Looks:
         return None if told[0].outputs is None else tuple(t.decided for t in told)
 
 
+def reaching_sizes(
+    a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, names: Sequence[str]
+) -> Iterator[tuple[Sizes, dict[str, np.ndarray]]]:
+    """Larger and larger sizes, with the places of the windows of some outputs of B that meet the input there."""
+    run = _SizeRun(b, a)
+    for factor in (4, 16, 64, 256, 1024):
+        for keys in [*((k,) for k in usual), [*usual]] if names else ():
+            sizes = {**usual, **{k: usual[k] * factor for k in keys}}
+            if np.prod([*sizes.values()], dtype=float) <= _MOST_REACHING and run.of(sizes).outputs is not None:
+                yield sizes, {n: places for n, places in run.reached().items() if n in names}
+
+
 @dataclass(frozen=True)
 class _Sizes:
     """What a run for sizes alone told: of the outputs (None where it fails), of all tensors, and of decisions.
@@ -263,17 +276,23 @@ class _SizeRun:
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
             feeds[name] = Value(np.broadcast_to(np.int64(0), shape), np.dtype(dtype), False)
         try:
+            self._run.reached = {}
             outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in self._run.run(feeds).values())
         except NotCoveredError:
             return _Sizes(None, np.zeros(0, np.int64))
         return _Sizes(outputs, np.array(self._numbers, np.int64), b"".join(self._decided), self._compares)
+
+    def reached(self) -> dict[str, np.ndarray]:
+        """Of the last run, the places of windows that met the input."""
+        return self._run.reached
 
     def _keep(self, node: onnx.NodeProto, name: str, value: Item) -> None:
         if not isinstance(value, Value):
             return
         self._numbers += value.data.shape
         known = value.data if value.exact else value.number
-        self._elements = max(self._elements, known.size if known is not None else 0)
+        if node.op_type != "Constant" and known is not None and known.dtype.kind in "biu":  # places and masks
+            self._elements = max(self._elements, known.size)
         if known is None or known.dtype.kind not in "biuf" or not known.size:
             return
         flat = known.reshape(-1)

@@ -179,3 +179,30 @@ def test_what_has_no_element_at_any_size_is_named() -> None:
     found = certify(windows(2.0, behind), windows(2.0, behind), seconds=5)
     assert found.verdict == "not tested"
     assert "Slice 'q' has no element" in found.reason
+
+
+def edges(node: str, weight: np.ndarray) -> onnx.ModelProto:
+    """A weight of which short inputs reach the middle, or the first rows, alone."""
+    text = f"""<ir_version: 10, opset_import: ["" : 20]> g (float[n, 1, t] x) => (float y)
+    <int64[6] pads = {{0, 0, 0, 0, 0, 40}}, int64[1] o = {{0}}, int64[1] e = {{40}}, int64[1] a = {{2}}> {{ {node} }}"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("node", "shape", "place"),
+    [
+        ("y = Conv<pads = [30, 30]>(x, w)", (1, 1, 61), (0, 0, 2)),
+        ("p = Pad(x, pads) s = Slice(p, o, e, a) y = MatMul(s, w)", (40, 3), (38, 1)),
+    ],
+)
+def test_weights_that_short_inputs_meet_with_zeros_alone(
+    node: str, shape: tuple[int, ...], place: tuple[int, ...]
+) -> None:
+    weight = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    other = weight.copy()
+    other[place] = np.nextafter(other[place], np.float32(9))
+    short = [{"x": np.zeros((1, 1, 2), np.float32)}]
+    assert certify(edges(node, weight), edges(node, weight), short, seconds=5).verdict == "certified"
+    assert certify(edges(node, weight), edges(node, other), short, seconds=5, most=2).verdict == "not tested"
