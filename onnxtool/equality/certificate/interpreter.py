@@ -779,7 +779,10 @@ _EXACT = frozenset(
 
 # Attributes that change no number: how a sum is rounded, what training keeps, the order of indices that nobody reads.
 _WITHOUT_EFFECT = frozenset(
-    ("stash_type", "precision", "momentum", "ratio", "seed", "storage_order", "consumed_inputs")
+    (
+        *("stash_type", "precision", "momentum", "ratio", "seed", "storage_order", "consumed_inputs"),
+        *("nodes_hitrates", "nodes_hitrates_as_tensor"),
+    )
 )
 _COSTLY = frozenset(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu"))
 _KEPT = 2**23  # elements of one result
