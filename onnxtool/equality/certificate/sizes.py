@@ -160,6 +160,7 @@ class _Looks:
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
         self._deadline = deadline
+        self._last: tuple[Sizes, list[_Sizes]] | None = None
         self._seen: set[tuple[object, ...]] = set()
         self._before: dict[str, tuple[int, list[np.ndarray]]] = {}
 
@@ -176,7 +177,7 @@ class _Looks:
             name: of the dim that grows; "" for several.
             sizes: of all dims.
         """
-        told = [run.of(sizes) for run in self.runs]
+        told = self._told(sizes)
         empty = 0 in sizes.values()  # then a decision chooses between nothing and nothing
         if told[0].outputs is None or (empty and told[1].outputs is None):  # Reshape to -1 of nothing
             self._before.pop(name, None)
@@ -220,8 +221,15 @@ class _Looks:
         return
 
     def _decided(self, sizes: Sizes) -> tuple[bytes, ...] | None:
-        told = [run.of(sizes) for run in self.runs]
+        told = self._told(sizes)
         return None if told[0].outputs is None else tuple(t.decided for t in told)
+
+    def _told(self, sizes: Sizes) -> list[_Sizes]:
+        """What both runs tell; nothing where one of them would grow too large, which says nothing of their shapes."""
+        if self._last is None or self._last[0] != sizes:
+            large = any(run.too_large(sizes) for run in self.runs)
+            self._last = sizes, [_NOTHING if large else run.of(sizes) for run in self.runs]
+        return self._last[1]
 
 
 def reaching_sizes(
@@ -253,6 +261,9 @@ class _Sizes:
     compares: bool = False
 
 
+_NOTHING = _Sizes(None, np.zeros(0, np.int64))
+
+
 class _SizeRun:
     """Runs a model for its sizes alone, on the inputs of another with the same ones."""
 
@@ -265,10 +276,15 @@ class _SizeRun:
         self._elements, self._last = 0, dict[str, int]()
         self._run = Interpreter(model, Shapes(), see=self._keep)
 
-    def of(self, sizes: Sizes) -> _Sizes:
+    def too_large(self, sizes: Sizes) -> bool:
+        """Whether what sizes make, such as a mask, which is there in full, might take much memory."""
         grown = max((n / max(self._last.get(k, n), 1) for k, n in sizes.items()), default=1.0)
-        if self._elements * max(grown, 1.0) ** 2 > _MOST_ELEMENTS:  # what sizes make, such as a mask, is there in full
-            return _Sizes(None, np.zeros(0, np.int64))
+        return self._elements * max(grown, 1.0) ** 2 > _MOST_ELEMENTS
+
+    def of(self, sizes: Sizes) -> _Sizes:
+        """A run at some sizes; of those that are too large it tells nothing."""
+        if self.too_large(sizes):
+            return _NOTHING
         self._numbers, self._decided, self._compares = [], [], False
         self._elements, self._last = 0, dict(sizes)
         feeds = {}
@@ -279,7 +295,7 @@ class _SizeRun:
             self._run.reached = {}
             outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in self._run.run(feeds).values())
         except NotCoveredError:
-            return _Sizes(None, np.zeros(0, np.int64))
+            return _NOTHING
         return _Sizes(outputs, np.array(self._numbers, np.int64), b"".join(self._decided), self._compares)
 
     def reached(self) -> dict[str, np.ndarray]:

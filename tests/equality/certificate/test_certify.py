@@ -202,6 +202,19 @@ def test_only_change_names_it() -> None:
     assert only_change(a, b) == ""
 
 
+def test_a_mask_too_large_for_memory_is_no_difference_of_shapes() -> None:
+    a = model("y = Relu(x)", {}, "float[n] x")
+    b = model(
+        "k = Shape(x) n = Squeeze(k) r = Range(start, n, step) c = Unsqueeze(r, axis) m = Equal(c, r) d = Shape(m)"
+        " s = Gather(d, first) z = Reshape(x, s) y = Relu(z)",
+        {"start": np.array(0), "step": np.array(1), "axis": np.array([1]), "first": np.array([0])},
+        "float[n] x",
+    )
+    for pair in ((a, b), (b, a)):
+        found = certify(*pair)
+        assert found.verdict == "certified", found.reason
+
+
 def test_what_is_undefined_at_zero_is_not_certified() -> None:
     a, b = (model(text, {}) for text in ("y = Identity(x)", "d = Div(x, x) y = Mul(x, d)"))
     found = certify(a, b)
