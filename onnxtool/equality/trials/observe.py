@@ -24,6 +24,7 @@ from onnxtool.runtime.worker.isolation import crashed_before, guarded
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
 _LEAST_TRIALS, _SLOW = 12, 0.5  # so many are tried whatever the time, unless one takes longer than that (seconds)
 _MOST_BYTES = 1 << 27  # of inputs and outputs that are kept
+_FEW = 128  # elements of inputs whose batch is made larger for other values
 _ROOMY = 1 << 20  # elements of an input that gets other values
 _GROWTH, _ELEMENTS = 8, 1 << 18  # inputs may grow to so many times the usual ones, or to so many elements
 _USUAL = 1e4  # larger inputs overflow in one of two models sooner than in the other
@@ -154,6 +155,7 @@ def _candidates(
     """Sizes and values in turns; every so often both at once."""
     generator = np.random.default_rng(seed + 1)
     roomy = max(runs, key=lambda feeds: count_elements(feeds) * (count_elements(feeds) < _ROOMY))
+    roomy = _many_rows(specs, roomy, pace) if sizes and values and dims.any else roomy
     other_sizes: Iterator[Sizes] = iter(())
     if sizes and dims.any and not crashed_before():
         other_sizes = sizes_to_try(dims, facts.sizes, rows_needed=facts.rows_needed, every=facts.programmed)
@@ -174,6 +176,22 @@ def _candidates(
                 yield next(stream)
             except StopIteration:
                 streams.remove(stream)
+
+
+def _many_rows(specs: Sequence[TensorSpec], feeds: Feeds, pace: _Pace) -> Feeds:
+    """`feeds` with so many rows that no value of a kind is missed by chance; as they are where those are refused."""
+    of_batch = {s.name for s in specs if s.shape and not isinstance(s.shape[0], int) and np.ndim(feeds[s.name])}
+    most = max((np.size(feeds[name]) for name in of_batch), default=0)
+    if not 0 < most < _FEW:
+        return feeds
+    made = {n: np.concatenate([a] * (_FEW // most)) if n in of_batch else a for n, a in feeds.items()}
+    try:
+        pace.run(made)
+    except UnsupportedError:
+        raise
+    except OnnxToolError:
+        return feeds
+    return made
 
 
 def _sized(

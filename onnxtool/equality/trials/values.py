@@ -39,6 +39,11 @@ def _shares(array: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim else array
 
 
+def _halves(array: np.ndarray, first: int) -> np.ndarray:
+    """Numbers that end on a half, behind even and odd whole numbers by turns; `first` is 1 to begin with an odd one."""
+    return 2 * np.floor(2 * array) + (np.arange(array.size).reshape(array.shape) + first) % 2 + 0.5
+
+
 # Which ways of rounding take to either side, and rounding errors do not.
 _HALVES = ("values that end on a half", "values that end on a half of a power of two")
 # (label, what becomes of standard normal numbers)
@@ -61,8 +66,8 @@ _FLOATS = (
     ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
     ("values of scale 1e-7", lambda x: 1e-7 * x),
     ("values in pairs nearly alike", _nearly_alike),
-    (_HALVES[0], lambda x: np.floor(4 * x) + 0.5),
-    (_HALVES[1], lambda x: (np.floor(4 * x) + 0.5) * 2.0 ** -(np.arange(x.size) % 9).reshape(x.shape)),
+    (_HALVES[0], lambda x: _halves(x, 0)),
+    (_HALVES[1], lambda x: _halves(x, 1) * 2.0 ** -(np.arange(x.size) % 9).reshape(x.shape)),
     ("probabilities", _shares),
     ("values in descending order", lambda x: -np.sort(-x, axis=-1) if x.ndim else x),
     ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),

@@ -11,6 +11,7 @@ import pytest
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import _Pace, breaks, observe, takes_doubles, telling
 from onnxtool.equality.trials.trial import Budget, Trial
+from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
 
 FLOAT = np.dtype("float32")
@@ -63,7 +64,20 @@ def test_missing_values_come_in_large_batches_too() -> None:
     runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
     found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
     holed = {len(t.feeds["x"]) for t in found.trials if np.isnan(t.feeds["x"]).any()}
-    assert holed == {5, 130}
+    assert holed == {40, 130}
+
+
+def test_few_rows_become_many_where_the_model_takes_them() -> None:
+    class Few(Sum):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            if len(feeds["x"]) > 9:
+                raise InputError("too many rows")
+            return super().run(feeds)
+
+    runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
+    for runner, rows in ((Sum("b", 3), 40), (Few("b", 3), 5), (Sum(5, 3), 5)):
+        found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
+        assert {len(t.feeds["x"]) for t in found.trials if t.label == "values that end on a half"} == {rows}
 
 
 def test_a_loop_that_values_end_is_given_nothing_missing() -> None:

@@ -237,6 +237,14 @@ def test_numbers_nearly_alike_shares_and_halves() -> None:
     assert np.abs(halves).max() <= 20
 
 
+def test_halves_behind_even_and_odd_numbers_however_few() -> None:
+    for count in (1, 2, 3):
+        runner = [TensorSpec("x", np.dtype("float32"), (count,))]
+        made = value_changes(runner, {"x": np.ones(count, np.float32)}, GraphHints(), np.random.default_rng(0))
+        found = [m["x"] for label, _, m in made if label.startswith("values that end on a half")]
+        assert {float(np.floor(x.flat[0]) % 2) for x in found} == {0.0, 1.0}
+
+
 def test_an_odd_last_number_stays() -> None:
     assert floats(shape=(4, 3))["values in pairs nearly alike"].shape == (4, 3)
 
