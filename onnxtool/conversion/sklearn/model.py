@@ -247,7 +247,7 @@ def outputs_of(
             ("probabilities", float_dtype, (BATCH, None), model.predict_proba),
         ]
     if kind == "regressor" or (hasattr(model, "predict") and not hasattr(model, "transform")):
-        return [("prediction", float_dtype, (BATCH, None), lambda data: _column(model.predict(data)))]
+        return [("prediction", float_dtype, (BATCH, None), lambda data: _column(_floats(model.predict(data))))]
     if hasattr(model, "transform"):
         return [("transformed", float_dtype, (BATCH, None), lambda data: _dense(model.transform(data)))]
     raise UnsupportedError(f"{source}: {type(last).__name__} neither predicts nor transforms new data.")
@@ -323,6 +323,12 @@ def _zipped(model: Estimator) -> Compute:
         return [dict(zip(classes, row.tolist(), strict=True)) for row in model.predict_proba(data)]
 
     return compute
+
+
+def _floats(values: Any) -> np.ndarray:
+    """Some regressors give integers of some rows, where their targets were."""
+    array = np.asarray(values)
+    return array.astype(np.float64) if array.dtype.kind in "iu" else array
 
 
 def _column(values: Any) -> np.ndarray:

@@ -163,13 +163,47 @@ def _plain(estimator: Estimator) -> Any:
     if name == "BaggingClassifier":
         return _as_forest(estimator)
     steps = getattr(estimator, "steps", None)
-    if steps and steps[-1][1] not in (None, "passthrough"):
-        last = _plain(steps[-1][1])
-        if last is not steps[-1][1]:
+    if steps:
+        last = steps[-1][1]
+        parts = [*(_projection(step) for _, step in steps[:-1]), _plain(last)]
+        if any(part is not step for part, (_, step) in zip(parts, steps, strict=True)):
             from sklearn.pipeline import Pipeline
 
-            return Pipeline([*steps[:-1], (steps[-1][0], last)])
-    return estimator
+            return Pipeline([(name, part) for part, (name, _) in zip(parts, steps, strict=True)])
+    return _projection(estimator)
+
+
+def _projection(step: Any) -> Any:
+    """A step that takes off a mean and multiplies by a matrix, as the one of these that skl2onnx knows; else itself.
+
+    Source: scikit-learn, `transform` of LinearDiscriminantAnalysis, FactorAnalysis and FastICA.
+    """
+    for name in ("steps", "transformer_list", "transformers_"):
+        entries = [tuple(entry) for entry in getattr(step, name, None) or ()]
+        made = [tuple(_projection(p) if hasattr(p, "fit") else p for p in entry) for entry in entries]
+        if any(a is not b for own, other in zip(entries, made, strict=True) for a, b in zip(own, other, strict=True)):
+            step = copy.copy(step)
+            setattr(step, name, made)
+    name = type(step).__name__
+    if name == "LinearDiscriminantAnalysis":
+        matrix, mean = step.scalings_[:, : step._max_components].T, getattr(step, "xbar_", 0.0)
+    elif name == "FactorAnalysis":
+        weighted = step.components_ / step.noise_variance_
+        inverse = np.linalg.inv(np.eye(len(weighted)) + weighted @ step.components_.T)
+        matrix, mean = (weighted.T @ inverse).T, step.mean_
+    elif name == "FastICA":
+        matrix, mean = step.components_, step.mean_ if step.whiten else 0.0
+    else:
+        return step
+    from sklearn.decomposition import PCA
+
+    known = PCA(len(matrix))
+    known.components_, known.n_components_, known.n_features_in_ = matrix, len(matrix), step.n_features_in_
+    known.mean_ = np.broadcast_to(np.asarray(mean, np.float64), (step.n_features_in_,)).copy()
+    known.explained_variance_ = np.ones(len(matrix))
+    if hasattr(step, "feature_names_in_"):
+        known.feature_names_in_ = step.feature_names_in_
+    return known
 
 
 def _as_forest(bagging: Estimator) -> Any:

@@ -86,8 +86,10 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
 
 
 def first_step(model: Estimator) -> Any:
-    """What sees the data first."""
-    return next(_steps(model), model)
+    """What sees the data first; of vectorizers side by side, one that speaks for all."""
+    head = next(_steps(model), model)
+    parts = [first_step(part) for _, part in getattr(head, "transformer_list", None) or () if hasattr(part, "fit")]
+    return parts[0] if parts and all(type(part).__name__ in _TEXT for part in parts) else head
 
 
 def _steps(model: Estimator) -> Iterator[Any]:
@@ -276,6 +278,9 @@ def _range(model: Estimator, column: int | None = None) -> Domain | None:
     low, high = getattr(head, "data_min_", None), getattr(head, "data_max_", None)
     if low is not None and high is not None and np.size(low):
         return _domain(np.min(low[chosen]), np.max(high[chosen]))
+    fitted = getattr(head, "_fit_X", None)  # of neighbours: far from all of them, rows are alike
+    if isinstance(fitted, np.ndarray) and fitted.size and fitted.dtype.kind in "fiu":
+        return _domain(np.nanmin(fitted[:, chosen]), np.nanmax(fitted[:, chosen]))
     found = [t for tree in trees_of(head) for t in (tree.threshold[tree.children_left >= 0],) if t.size]
     if found and column is None:
         thresholds = np.concatenate(found)

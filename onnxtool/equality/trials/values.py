@@ -41,7 +41,8 @@ def _shares(array: np.ndarray) -> np.ndarray:
 
 def _halves(array: np.ndarray, first: int) -> np.ndarray:
     """Numbers that end on a half, behind even and odd whole numbers by turns; `first` is 1 to begin with an odd one."""
-    return 2 * np.floor(2 * array) + (np.arange(array.size).reshape(array.shape) + first) % 2 + 0.5
+    odd = (np.arange(array.size).reshape(array.shape) + first) % 2
+    return np.asarray(2 * np.floor(2 * array) + odd + 0.5)
 
 
 # Which ways of rounding take to either side, and rounding errors do not.

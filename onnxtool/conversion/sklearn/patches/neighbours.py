@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxtool.conversion.sklearn.converters.distances import METRICS, distances
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
 
 _SQUARED = ("euclidean", "l2")  # scikit-learn ranks these before it takes the root
@@ -71,20 +71,83 @@ def _mean(write: NodeWriter, targets: np.ndarray) -> str:
     if model.weights == "uniform":
         total = write.add("ReduceSum", given, axis, keepdims=0)
         return write.add("Div", total, float(model.n_neighbors))
-    if metric in _SQUARED:
-        near = write.add("Sqrt", near)
-    met = write.add("Equal", near, 0.0)
-    exact = write.add("Where", met, 1.0, 0.0)
-    some = write.add("Less", 0.0, write.add("ReduceSum", exact, axis, keepdims=1))
-    inverse = write.add("Div", 1.0, write.add("Where", met, 1.0, near))
-    weights = write.add("Unsqueeze", write.add("Where", some, exact, inverse), last)
+    weights = write.add("Unsqueeze", _weights(write, near, metric), last)
     summed = write.add("ReduceSum", write.add("Mul", weights, given), axis, keepdims=0)
     return write.add("Div", summed, write.add("ReduceSum", weights, axis, keepdims=0))
 
 
+def _weights(write: NodeWriter, near: str, metric: str) -> str:
+    """[rows, neighbours]: one over the distance; where a row is met exactly, 1 for those that meet it, else 0."""
+    if metric in _SQUARED:
+        near = write.add("Sqrt", near)
+    met = write.add("Equal", near, 0.0)
+    exact = write.add("Where", met, 1.0, 0.0)
+    some = write.add("Less", 0.0, write.add("ReduceSum", exact, np.array([1]), keepdims=1))
+    inverse = write.add("Div", 1.0, write.add("Where", met, 1.0, near))
+    return write.add("Where", some, exact, inverse)
+
+
+def _sum_within(write: NodeWriter, targets: np.ndarray) -> tuple[str, str]:
+    """Sums of weighted targets [fitted rows, targets], and of the weights, of the fitted rows within the radius."""
+    from scipy.sparse import issparse
+
+    model = write.step
+    kind = type(model).__name__
+    if model.weights not in ("uniform", "distance"):
+        raise UnsupportedError(f"{kind}: weights of one's own have no ONNX form here.")
+    if (model.effective_metric_params_ or {}).get("w") is not None:
+        raise UnsupportedError(f"{kind}: weighted features have no ONNX form here.")
+    fitted = np.asarray(model._fit_X.toarray() if issparse(model._fit_X) else model._fit_X, np.float64)
+    metric, power = _metric(model)
+    squared = metric in _SQUARED
+    ranked = distances(write, write.joined(), fitted, "sqeuclidean" if squared else metric, power)
+    within = write.add("LessOrEqual", ranked, float(model.radius) ** (2 if squared else 1))
+    counted = 1.0 if model.weights == "uniform" else _weights(write, ranked, metric)
+    weights = write.add("Where", within, counted, 0.0)
+    return write.add("MatMul", weights, targets), write.add("ReduceSum", weights, np.array([1]), keepdims=1)
+
+
+def _convert_within_classifier(write: NodeWriter) -> None:
+    """A row without a neighbour gets the label that was chosen for it; where none was, the file refuses it too."""
+    model = write.step
+    if isinstance(model.classes_, list):
+        raise UnsupportedError("RadiusNeighborsClassifier: several targets have no ONNX form here.")
+    classes, others = np.asarray(model.classes_), model.outlier_label_
+    summed, weights = _sum_within(write, np.eye(len(classes))[np.asarray(model._y).reshape(-1)])
+    alone = write.add("Equal", weights, 0.0)
+    chances = write.add("Div", summed, write.add("Where", alone, 1.0, weights))
+    place = len(classes)  # of which there is no label
+    if others is not None:
+        own = np.asarray(others).reshape(-1)
+        given = (classes == own[0]).astype(np.float64)
+        chances = write.add("Where", alone, given[None], chances)
+        classes = np.append(classes, own)
+    likeliest = write.add("ArgMax", chances, axis=1, keepdims=0)
+    alone = write.add("Squeeze", alone, np.array([1]))
+    write.give_labels(write.add("Where", alone, np.array([place]), likeliest), classes)
+    write.give(chances, write.outputs[1])
+
+
+def _convert_within_regressor(write: NodeWriter) -> None:
+    model = write.step
+    targets = np.asarray(model._y).reshape(len(model._y), -1)
+    with np.errstate(invalid="ignore"):
+        nothing = np.full_like(targets[:1], np.nan).astype(np.float64)  # in integers the least of them, as scikit-learn
+    summed, weights = _sum_within(write, targets.astype(np.float64))
+    mean = write.add("Div", summed, weights)
+    write.give(write.add("Where", write.add("Equal", weights, 0.0), nothing, mean))
+
+
+def _targets(model: Any) -> int:
+    return int(np.size(model._y) // len(model._y))
+
+
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 sums distances in another order, and divides by zero where a row meets a fitted one",
+    "skl2onnx 1.20 sums distances in another order, divides by zero where a row meets a fitted one, and takes so many "
+    "nearest rows for those within a radius",
     extension("sklearn.neighbors:KNeighborsClassifier", _convert_classifier),
     extension("sklearn.neighbors:KNeighborsRegressor", _convert_regressor),
+    classifier("sklearn.neighbors:RadiusNeighborsClassifier", _convert_within_classifier),
+    transformer("sklearn.neighbors:RadiusNeighborsRegressor", _convert_within_regressor, _targets),
 )

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 pytest.importorskip("skl2onnx")
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    RadiusNeighborsClassifier,
+    RadiusNeighborsRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
-from onnxtool.errors import UnsupportedError
+from onnxtool.errors import InputError, UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
 
 RANDOM = np.random.default_rng(0)
@@ -79,3 +84,34 @@ def test_bins_in_a_sparse_matrix_are_neighbours_too(tmp_path: Path) -> None:
     model = make_pipeline(KBinsDiscretizer(3), KNeighborsRegressor(n_neighbors=80)).fit(FITTED, FITTED[:, 0])
     (found,) = run_converted(model, tmp_path, ROWS)
     np.testing.assert_allclose(found.reshape(-1), model.predict(ROWS), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:One or more samples have no neighbors", "ignore:Outlier label")
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+@pytest.mark.parametrize("options", [{}, {"metric": "manhattan"}, {"p": 3}], ids=["euclidean", "manhattan", "third"])
+def test_all_rows_within_a_radius(weights: str, options: dict[str, Any], tmp_path: Path) -> None:
+    fitted, names = np.round(2 * FITTED.astype(np.float64)), np.array(["a", "b", "c"])[THREE]
+    rows = np.concatenate([fitted, [[90.0, 0, 0]]])  # distances of whole numbers lie on the edge
+    model = RadiusNeighborsClassifier(2.0, weights=weights, outlier_label="b", **options).fit(fitted, names)
+    labels, chances = run_converted(model, tmp_path, rows, prove=True)
+    assert labels.tolist() == model.predict(rows).tolist()
+    np.testing.assert_allclose(chances, model.predict_proba(rows), atol=1e-12)
+    mean = RadiusNeighborsRegressor(2.0, weights=weights, **options).fit(fitted, fitted[:, :2])
+    (found,) = run_converted(mean, tmp_path, rows)
+    np.testing.assert_allclose(found, mean.predict(rows), atol=1e-12)
+    assert np.isnan(found[-1]).all()
+
+
+def test_a_row_without_a_neighbour(tmp_path: Path) -> None:
+    rows = np.array([[0.0], [70.0]])
+    other = RadiusNeighborsClassifier(1.0, outlier_label=7).fit([[0.0], [2.0]], [0, 1])
+    labels, chances = run_converted(other, tmp_path, rows)
+    assert labels.tolist() == [0, 7]
+    assert chances.tolist() == [[1, 0], [0, 0]]
+    refused = RadiusNeighborsClassifier(1.0).fit([[0.0], [2.0]], [0, 1])
+    assert run_converted(refused, tmp_path, rows[:1])[0].tolist() == [0]
+    with pytest.raises(InputError):
+        run_converted(refused, tmp_path, rows)
+    whole = RadiusNeighborsRegressor(1.0).fit([[0.0], [1.0], [5.0]], [0, 1, 2])  # its targets are integers
+    (found,) = run_converted(whole, tmp_path, rows, prove=True)
+    assert found.ravel().tolist() == [0.5, float(np.iinfo(np.int64).min)]
