@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _OF_CLASSES = ("probabilities", "scores")
 _MADE_UP = re.compile(r"(Column_|f|x)?\d+")
 # Closer scores than this are a tie in float32.
 _TIE = 1e-5
+_MANY_ROWS = 4096  # that are worth several threads
 
 
 @dataclass
@@ -117,6 +119,13 @@ class SklearnModel(SourceModel):
             doubles=any(s.dtype == float_dtype for s in inputs),
         )
 
+    @cached_property
+    def _thread_pools(self) -> Any:
+        """Of the libraries that are loaded."""
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController()
+
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the estimator computes on these rows.
 
@@ -124,8 +133,14 @@ class SklearnModel(SourceModel):
             InputError: the estimator refuses them.
         """
         data = self.table(feeds)
+        # Threads that wait for one another at each tree take longer than few rows do, most of all on a busy machine.
+        threads = 1 if len(data) < _MANY_ROWS else None
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
+            with (
+                self._thread_pools.limit(limits=threads, user_api="openmp"),
+                warnings.catch_warnings(),
+                np.errstate(all="ignore"),
+            ):
                 warnings.simplefilter("ignore")
                 return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
         except Exception as error:
