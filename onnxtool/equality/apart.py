@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.trials.graph_hints import takes_no_rows
 from onnxtool.model import io
 from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
+from onnxtool.runtime.empty_inputs import takes_empty
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.worker.errors import WorkerTimeoutError
@@ -68,7 +68,7 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
     for model in models:
         nodes = list(all_nodes(model))
         found = Risks(
-            found.empty or not all(map(takes_no_rows, nodes)),
+            found.empty or not takes_empty(model),
             found.sizes | _sizing_inputs(model, nodes),
             found.extremes or any(n.op_type in ("Div", "Mod") and n.domain in STANDARD for n in nodes),
             found.endless or any(n.op_type == "Loop" and n.domain in STANDARD and _may_not_end(n) for n in nodes),
