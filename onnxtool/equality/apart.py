@@ -17,7 +17,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
 from onnxtool.runtime.empty_inputs import takes_empty
 from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.worker.errors import WorkerTimeoutError
 from onnxtool.runtime.worker.worker import Worker
 
@@ -158,4 +158,6 @@ def apart(
     options: SessionOptions = DEFAULT,
 ) -> Runner:
     """A Runner whose dangerous runs happen in a child; the same where a graph tells of no danger."""
+    if isinstance(runner, OnnxRunner):
+        runner.takes_empty = not risks.empty
     return runner if risks == Risks() else Apart(runner, model, options, risks)
