@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
+from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
 from onnxtool.runtime.empty_inputs import takes_empty
 from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.worker.errors import WorkerTimeoutError
+from onnxtool.runtime.probes import find_probes
+from onnxtool.runtime.runner import OnnxRunner, Runner, closing
+from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.isolation import is_supervised
 from onnxtool.runtime.worker.worker import Worker
 
 _SMALL_SIZE = 16  # whatever is made of a few sizes up to this fits into memory
@@ -60,6 +66,50 @@ class Risks:
                 if self.extremes and array.dtype.kind in "iu" and largest >= _EXTREME:
                     return True
         return False
+
+
+class _Fatal:
+    """A Runner in a child, whose death is no refusal of inputs."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.inputs, self.outputs, self._worker = worker.inputs, worker.outputs, worker
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """One forward pass, in no more time than a run may take."""
+        try:
+            return self._worker.run(feeds, self._worker.usual_seconds(feeds))
+        except WorkerDiedError as error:
+            raise _ChildDiedError(str(error)) from error
+
+
+class _ChildDiedError(Exception):
+    pass
+
+
+def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: int = 0, *, runs: bool = True) -> None:
+    """Load a model in a child and run it on random inputs, where its death would end a program that imported this.
+
+    A command on the command line is watched from outside, and models of well-known operators are not tried.
+
+    Args:
+        model: the file.
+        options: how it is run.
+        seed: of the inputs, which are the first that a proof takes.
+        runs: load and run it; else only load.
+
+    Raises:
+        InputError: the child died.
+    """
+    if is_supervised() or takes_empty(model):
+        return
+    worker = Worker(model, options)
+    with closing(worker):
+        try:
+            if runs:
+                with suppress(OnnxToolError):  # what it does not take
+                    find_probes(_Fatal(worker), worker.inputs, seed, input_domains(io.load(Path(model))))
+        except _ChildDiedError as error:
+            raise InputError(f"{model}: {error} It was run on random inputs; give real ones with data.") from error
 
 
 def risks_of(models: Iterable[ir.Model]) -> Risks:

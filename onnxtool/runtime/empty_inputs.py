@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.ir.queries import all_nodes
 from onnxtool.model.operators.table import operator_of
+from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.model.spec import TensorSpec
+
+if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
+    import onnx_ir as ir
 
 
 def is_empty(feeds: Mapping[str, Any]) -> bool:
@@ -27,14 +28,17 @@ def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Mod
     """Whether each operator of a model is known to take inputs without elements; others may end the process."""
     if isinstance(model, (str, os.PathLike)):
         try:
-            model = io.load(Path(model), in_place=True)
+            model = io.read_proto(model, in_place=True, external=False)
         except (OSError, OnnxToolError):
             return False
     elif isinstance(model, bytes):
         model = onnx.load_from_string(model)
+    nodes: Iterable[Any]
     if isinstance(model, onnx.ModelProto):
-        model = io.from_proto(model)
-    return all(operator_of(node).runs_empty for node in all_nodes(model))
+        nodes = (node for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
+    else:
+        nodes = (node for graph in (model.graph, *model.functions.values()) for node in graph.all_nodes())
+    return all(operator_of(node).runs_empty for node in nodes)
 
 
 def empty_sizes(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
