@@ -30,6 +30,7 @@ from onnxtool.runtime.worker.worker import Worker
 _SMALL_SIZE = 16  # whatever is made of a few sizes up to this fits into memory
 _MOST_TURNS = 1 << 20
 _SECONDS = 2.0
+_LARGE = 1024  # sizes from here on are tried where smaller ones do not fit, and some models take their square
 _EXTREME = 2**31 - 1  # beyond it, the quotient of two integers may be none
 
 
@@ -42,12 +43,14 @@ class Risks:
         sizes: inputs that say how large something inside is.
         extremes: integers are divided, which for the smallest by -1 is a fault of the processor.
         endless: values decide when a loop ends, and nothing else does.
+        open: dims without a size, as input and axis, where nothing else bounds the memory that a large size takes.
     """
 
     empty: bool = False
     sizes: frozenset[str] = frozenset()
     extremes: bool = False
     endless: bool = False
+    open: frozenset[tuple[str, int]] = frozenset()
 
     def meets(self, feeds: Feeds) -> bool:
         """Whether inputs are of such a kind."""
@@ -56,6 +59,8 @@ class Risks:
         for name, array in feeds.items():
             if not isinstance(array, np.ndarray):
                 continue
+            if any(size >= _LARGE and (name, axis) in self.open for axis, size in enumerate(array.shape)):
+                return True
             if not array.size:
                 if self.empty:
                     return True
@@ -122,8 +127,14 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
             found.sizes | _sizing_inputs(model, nodes),
             found.extremes or any(n.op_type in ("Div", "Mod") and n.domain in STANDARD for n in nodes),
             found.endless or any(n.op_type == "Loop" and n.domain in STANDARD and _may_not_end(n) for n in nodes),
+            found.open if is_supervised() else found.open | _open_dims(model),
         )
     return found
+
+
+def _open_dims(model: ir.Model) -> frozenset[tuple[str, int]]:
+    dims = ((v.name or "", axis, dim) for v in model.graph.inputs for axis, dim in enumerate(v.shape or ()))
+    return frozenset((name, axis) for name, axis, dim in dims if not isinstance(dim, int))
 
 
 def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
