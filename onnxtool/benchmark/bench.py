@@ -160,7 +160,7 @@ def _setting(
         return calls
 
     by_model = timed_blocks(open_all, budget * len(files), alone=len(files) == 1)
-    size = next((a.shape[0] for a in feeds.values() if a.ndim), 1)
+    size = next((a.shape[0] for a in feeds.values() if isinstance(a, np.ndarray) and a.ndim), 1)
     return [
         _latency(p, size, setting, own, by_model[0] if i else None)
         for i, (p, own) in enumerate(zip(files, by_model, strict=True))

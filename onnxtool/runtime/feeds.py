@@ -80,9 +80,24 @@ _MAX_RANK = 64  # of numpy
 _MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
 
 
+class TensorList(list[np.ndarray]):
+    """A sequence of tensors, whose shape is its length: the tensors may have several."""
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Of one dim."""
+        return (len(self),)
+
+    @property
+    def size(self) -> int:
+        """How many tensors."""
+        return len(self)
+
+
 def feeds_bytes(feeds: Mapping[str, Any]) -> int:
-    """Bytes of all arrays together."""
-    return sum(np.asarray(array).nbytes for array in feeds.values())
+    """Bytes of all arrays together, those of sequences among them."""
+    arrays = (a for value in feeds.values() for a in (value if isinstance(value, list) else [value]))
+    return sum(np.asarray(array).nbytes for array in arrays)
 
 
 def dim_values(
@@ -231,6 +246,8 @@ def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict
 
 def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     """Cast to the input's dtype where no meaning is lost (float to float, integer to wider integer)."""
+    if array is None or isinstance(array, list):  # an optional, a sequence
+        return array
     array = np.asarray(array) if isinstance(array, np.generic) else array  # a bare number is no array to the runtime
     if isinstance(spec.dtype, str):
         return array.astype(object) if spec.dtype == "string" and array.dtype.kind in "US" else array

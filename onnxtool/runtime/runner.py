@@ -164,7 +164,7 @@ class OnnxRunner:
             feeds = {n: _widened(array) if n in wide else array for n, array in feeds.items()}
         check_feeds(self.inputs, feeds)
         try:
-            shapes = tuple(f.shape for f in feeds.values())
+            shapes = tuple(np.shape(f) for f in feeds.values())
             if shapes in self._ran_on:
                 return self.run_unchecked(feeds)
             if is_empty(feeds):
@@ -277,7 +277,7 @@ def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) ->
             raise InputError(f"the data has {name!r}, but the model takes {_listed(specs)}.")
     for spec in specs:
         array = feeds.get(spec.name)
-        if array is None:
+        if spec.name not in feeds:
             raise InputError(f"the data has no {spec.name!r}; the model takes {_listed(specs)}.")
         if not isinstance(array, np.ndarray):
             continue  # sequences and maps: the runtime checks them
