@@ -25,7 +25,7 @@ from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner, closing
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import is_supervised
-from onnxtool.runtime.worker.worker import Worker
+from onnxtool.runtime.worker.worker import TrialWorker
 
 _SMALL_SIZE = 16  # whatever is made of a few sizes up to this fits into memory
 _MOST_TURNS = 1 << 20
@@ -76,13 +76,13 @@ class Risks:
 class _Fatal:
     """A Runner in a child, whose death is no refusal of inputs."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: TrialWorker) -> None:
         self.inputs, self.outputs, self._worker = worker.inputs, worker.outputs, worker
 
     def run(self, feeds: Feeds) -> dict[str, Any]:
-        """One forward pass, in no more time than a run may take."""
+        """One forward pass."""
         try:
-            return self._worker.run(feeds, self._worker.usual_seconds(feeds))
+            return self._worker.run(feeds)
         except WorkerDiedError as error:
             raise _ChildDiedError(str(error)) from error
 
@@ -107,7 +107,7 @@ def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: i
     """
     if is_supervised() or takes_empty(model):
         return
-    worker = Worker(model, options)
+    worker = TrialWorker(model, options)
     with closing(worker):
         try:
             if runs:
@@ -179,7 +179,7 @@ class Apart:
         self, runner: Runner, model: str | os.PathLike[str] | ir.Model, options: SessionOptions, risks: Risks
     ) -> None:
         self._runner, self._model, self._options, self._risks = runner, model, options, risks
-        self._worker: Worker | None = None
+        self._worker: TrialWorker | None = None
         self._seconds: float | None = None  # for a run; little once one did not end
 
     @property
@@ -204,9 +204,9 @@ class Apart:
         if self._worker is None:
             model = self._model
             source = io.to_bytes(model) if isinstance(model, ir.Model) else model
-            self._worker = Worker(source, self._options)
+            self._worker = TrialWorker(source, self._options)
         try:
-            return self._worker.run(feeds, self._seconds or self._worker.usual_seconds(feeds))
+            return self._worker.run(feeds, self._seconds)
         except WorkerTimeoutError:
             self._seconds = _SECONDS
             raise

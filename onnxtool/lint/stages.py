@@ -179,14 +179,14 @@ def _has_body(operator: str) -> bool:
 def _load(work: _Examination, options: SessionOptions, runners: list[Any]) -> str:
     import onnxruntime
 
-    from onnxtool.runtime.empty_inputs import takes_empty
+    from onnxtool.runtime.empty_inputs import is_harmless
     from onnxtool.runtime.runner import OnnxRunner
-    from onnxtool.runtime.worker.worker import Worker
+    from onnxtool.runtime.worker.worker import TrialWorker
 
     try:
         # Inputs that nobody gave must not end a program that imported this; a command is watched from outside.
-        known = is_supervised() or takes_empty(work.proto)
-        runners.append(OnnxRunner.open(work.path, options) if known else Worker(work.path, options))
+        known = is_supervised() or is_harmless(work.proto)
+        runners.append(OnnxRunner.open(work.path, options) if known else TrialWorker(work.path, options))
     except UnsupportedError as error:
         if _UNKNOWN_OPSET in str(error):
             work.find("OT104", _opset_line(str(error)))

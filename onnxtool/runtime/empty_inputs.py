@@ -11,6 +11,7 @@ import onnx
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
+from onnxtool.model.operators.operator import Operator
 from onnxtool.model.operators.table import operator_of
 from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.model.spec import TensorSpec
@@ -26,19 +27,26 @@ def is_empty(feeds: Mapping[str, Any]) -> bool:
 
 def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> bool:
     """Whether each operator of a model is known to take inputs without elements; others may end the process."""
+    try:
+        return all(operator.runs_empty for operator in _operators(model))
+    except (OSError, OnnxToolError):
+        return False
+
+
+def is_harmless(model: onnx.ModelProto) -> bool:
+    """Whether no operator may end the process, go on for ever or make something of a size that an input names."""
+    return all(op.runs_empty and not op.sizes and op.name != "Loop" for op in _operators(model))
+
+
+def _operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> Iterable[Operator]:
     if isinstance(model, (str, os.PathLike)):
-        try:
-            model = io.read_proto(model, in_place=True, external=False)
-        except (OSError, OnnxToolError):
-            return False
+        model = io.read_proto(model, in_place=True, external=False)
     elif isinstance(model, bytes):
         model = onnx.load_from_string(model)
-    nodes: Iterable[Any]
     if isinstance(model, onnx.ModelProto):
-        nodes = (node for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
-    else:
-        nodes = (node for graph in (model.graph, *model.functions.values()) for node in graph.all_nodes())
-    return all(operator_of(node).runs_empty for node in nodes)
+        return (operator_of(node) for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
+    graphs = (model.graph, *model.functions.values())
+    return (operator_of(node) for graph in graphs for node in graph.all_nodes())
 
 
 def empty_sizes(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ class There:
 def test_only_what_a_graph_says_may_be_dangerous_goes_to_the_child(
     monkeypatch: pytest.MonkeyPatch, text: str, feeds: dict[str, np.ndarray], place: str
 ) -> None:
-    monkeypatch.setattr(module, "Worker", There)
+    monkeypatch.setattr(module, "TrialWorker", There)
     model = ir.from_onnx_text(text)
     assert isinstance(model, ir.Model)
     runner = Apart(Here(), "m.onnx", module.DEFAULT, risks_of([model]))
@@ -137,5 +137,5 @@ def test_a_model_that_ends_its_process_does_not_end_the_program(tmp_path: Path) 
 def test_models_of_known_operators_are_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(onnx.parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }"), path)
-    monkeypatch.setattr(module, "Worker", None)
+    monkeypatch.setattr(module, "TrialWorker", None)
     module.try_in_child(path, module.DEFAULT)

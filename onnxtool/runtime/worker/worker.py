@@ -206,6 +206,14 @@ class Worker:
             self._end()
 
 
+class TrialWorker(Worker):
+    """A Worker for inputs that nobody gave: a run that does not end gets no more time because the machine is busy."""
+
+    def run(self, feeds: Mapping[str, np.ndarray], seconds: float | None = None) -> dict[str, Any]:
+        """One forward pass, as of `Worker.run`."""
+        return super().run(feeds, seconds or self.usual_seconds(feeds))
+
+
 class _Child:
     """One process and what leads to it.
 
