@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.model.spec import Dim, TensorSpec
+from onnxtool.model.spec import Dim, TensorSpec, dtype_name
 from onnxtool.runtime.worker.isolation import note_synthetic_inputs
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
@@ -272,3 +272,35 @@ def flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:
+    """Hold feeds against what a model takes.
+
+    Raises:
+        InputError: a missing or unknown name, another dtype, another rank, another fixed dim.
+    """
+    expected = {s.name: s for s in specs}
+    for name in feeds:
+        if name not in expected:
+            raise InputError(f"the data has {name!r}, but the model takes {_listed(specs)}.")
+    for spec in specs:
+        array = feeds.get(spec.name)
+        if spec.name not in feeds:
+            raise InputError(f"the data has no {spec.name!r}; the model takes {_listed(specs)}.")
+        if not isinstance(array, np.ndarray):
+            continue  # sequences and maps: the runtime checks them
+        got = "string" if array.dtype.kind in "OUS" else array.dtype
+        if got != spec.dtype and not (isinstance(spec.dtype, str) and spec.dtype != "string"):
+            raise InputError(f"{spec.name!r} is {dtype_name(got)} in the data; the model takes {spec.info()}.")
+        if spec.shape is None:
+            continue
+        fits = len(array.shape) == len(spec.shape) and all(
+            not isinstance(want, int) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
+
+
+def _listed(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(str(s.info()) for s in specs)

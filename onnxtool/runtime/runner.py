@@ -18,9 +18,9 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.spec import TensorSpec, dtype_name, with_columns
+from onnxtool.model.spec import TensorSpec, with_columns
 from onnxtool.runtime.empty_inputs import is_empty, takes_empty
-from onnxtool.runtime.feeds import feeds_bytes
+from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.providers.known import provider_call, provider_crashes
 from onnxtool.runtime.session.session import (
     DEFAULT,
@@ -31,9 +31,10 @@ from onnxtool.runtime.session.session import (
     create_session,
     without_providers,
 )
-from onnxtool.runtime.worker.errors import WorkerDiedError
+from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError
 from onnxtool.runtime.worker.isolation import guarded, native_silence
 from onnxtool.runtime.worker.watchdog import Crash
+from onnxtool.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -143,8 +144,6 @@ class OnnxRunner:
         told = f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing"
         if self._model is None:
             raise InputError(f"{told}: not every operator of the model is known to take that. Give at least one.")
-        from onnxtool.runtime.worker.worker import Worker
-
         worker = Worker(self._model, self._options)
         with closing(worker):
             try:
@@ -207,20 +206,6 @@ class OnnxRunner:
         }
 
 
-class OutOfTableError(InputError):
-    """An id that a table has no row for.
-
-    Attributes:
-        input: the model's input that holds it.
-        value: the id.
-    """
-
-    def __init__(self, message: str, input: str, value: int) -> None:
-        super().__init__(message)
-        self.input = input
-        self.value = value
-
-
 def describe_failure(error: Exception, feeds: Mapping[str, np.ndarray]) -> OnnxToolError:
     """What the runtime has raised on these feeds, in our terms."""
     outside = _out_of_table(str(error), feeds)
@@ -263,38 +248,6 @@ def _bfloat16_array(value: ort.OrtValue) -> np.ndarray:
 
 def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if getattr(array, "dtype", None) == np.float32 else array
-
-
-def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:
-    """Hold feeds against what a model takes.
-
-    Raises:
-        InputError: a missing or unknown name, another dtype, another rank, another fixed dim.
-    """
-    expected = {s.name: s for s in specs}
-    for name in feeds:
-        if name not in expected:
-            raise InputError(f"the data has {name!r}, but the model takes {_listed(specs)}.")
-    for spec in specs:
-        array = feeds.get(spec.name)
-        if spec.name not in feeds:
-            raise InputError(f"the data has no {spec.name!r}; the model takes {_listed(specs)}.")
-        if not isinstance(array, np.ndarray):
-            continue  # sequences and maps: the runtime checks them
-        got = "string" if array.dtype.kind in "OUS" else array.dtype
-        if got != spec.dtype and not (isinstance(spec.dtype, str) and spec.dtype != "string"):
-            raise InputError(f"{spec.name!r} is {dtype_name(got)} in the data; the model takes {spec.info()}.")
-        if spec.shape is None:
-            continue
-        fits = len(array.shape) == len(spec.shape) and all(
-            not isinstance(want, int) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
-
-
-def _listed(specs: Sequence[TensorSpec]) -> str:
-    return ", ".join(str(s.info()) for s in specs)
 
 
 def _spec(argument: ort.NodeArg) -> TensorSpec:

@@ -22,9 +22,9 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.empty_inputs import empty_sizes
-from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.feeds import Feeds, check_feeds, random_feeds
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner, check_feeds
+from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.runtime.timing.timing import measure
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError

@@ -17,8 +17,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import Feeds, adapt
-from onnxtool.runtime.runner import check_feeds
+from onnxtool.runtime.feeds import Feeds, adapt, check_feeds
 
 
 @dataclass(frozen=True)

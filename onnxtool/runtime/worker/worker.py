@@ -21,11 +21,10 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.safety import limits
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
-from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.runner import OutOfTableError, check_feeds
+from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.session.session import bytes_beside
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
-from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import native_limits
 from onnxtool.runtime.worker.tasks import start_python
 from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes
