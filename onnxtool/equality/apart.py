@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import all_nodes, constant_array
@@ -104,6 +104,7 @@ def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: i
 
     Raises:
         InputError: the child died.
+        ResourceError: at every size it took more time or memory than a run may.
     """
     if is_supervised() or takes_empty(model):
         return
@@ -111,7 +112,7 @@ def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: i
     with closing(worker):
         try:
             if runs:
-                with suppress(OnnxToolError):  # what it does not take
+                with suppress(InputError, UnsupportedError):  # what it does not take
                     find_probes(_Fatal(worker), worker.inputs, seed, input_domains(io.load(Path(model))))
         except _ChildDiedError as error:
             raise InputError(f"{model}: {error} It was run on random inputs; give real ones with data.") from error
