@@ -13,6 +13,7 @@ import onnxtool
 from onnxtool.equality import apart as module
 from onnxtool.equality.apart import Apart, Risks, risks_of
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.model.safety import limits
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
 EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
@@ -139,3 +140,28 @@ def test_models_of_known_operators_are_not_tried(tmp_path: Path, monkeypatch: py
     onnx.save(onnx.parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }"), path)
     monkeypatch.setattr(module, "TrialWorker", None)
     module.try_in_child(path, module.DEFAULT)
+
+
+def test_large_sizes_that_nobody_gave_run_in_a_child(tmp_path: Path) -> None:
+    text = HEAD + "g (float[2, n] x, float[2000] w) => (float y) { t = Transpose<perm = [1, 0]>(x) y = MatMul(t, x) }"
+    risks = risks_of([ir.from_proto(onnx.parser.parse_model(text))])
+    w = np.zeros(2000, np.float32)
+    assert risks.open == {("x", 1)}
+    assert risks.meets({"x": np.zeros((2, 1024), np.float32), "w": w})
+    assert not risks.meets({"x": np.zeros((2, 1023), np.float32), "w": w})
+
+
+def test_check_ends_a_loop_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        HEAD
+        + """g (float[2] x) => (float[2] y) {
+        n = Constant<value_int = 4611686018427387904>()
+        y = Loop(n, , x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {
+            d = Identity(c) w = Identity(v)
+        }>
+    }"""
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    monkeypatch.setattr(limits.DEFAULT, "max_seconds", 2.0)
+    with pytest.raises(ResourceError, match="longer than 2"):
+        onnxtool.check(tmp_path / "m.onnx")
