@@ -26,11 +26,11 @@ from onnxtool.report.measurement.placement import Placement
 from onnxtool.report.measurement.profile import Peaks, Profile
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
-from onnxtool.runtime.feeds import Feeds, adapt
+from onnxtool.runtime.feeds import Feeds, adapt, check_feeds
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.providers.resolve import CPU
-from onnxtool.runtime.runner import OnnxRunner, check_feeds
+from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names, requested_providers
 from onnxtool.runtime.timing.load_cost import load_cost
 from onnxtool.runtime.timing.profile import measure_peaks, profile
@@ -160,7 +160,7 @@ def _setting(
         return calls
 
     by_model = timed_blocks(open_all, budget * len(files), alone=len(files) == 1)
-    size = next((a.shape[0] for a in feeds.values() if a.ndim), 1)
+    size = next((a.shape[0] for a in feeds.values() if isinstance(a, np.ndarray) and a.ndim), 1)
     return [
         _latency(p, size, setting, own, by_model[0] if i else None)
         for i, (p, own) in enumerate(zip(files, by_model, strict=True))

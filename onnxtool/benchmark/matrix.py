@@ -131,7 +131,7 @@ def bench_matrix(
         model=str(path),
         rows=tuple(_row(s) for s in settings),
         best=_best(best, ratio, path),
-        batch=next((a.shape[0] for a in feeds.values() if a.ndim), 1),
+        batch=next((a.shape[0] for a in feeds.values() if getattr(a, "ndim", 0)), 1),
         data=origin,
         cpu=cpu.model_name(),
         cores=cpu.usable_cores(),

@@ -15,6 +15,7 @@ from onnxtool.editing.context import EditContext
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import verify_standard
 from onnxtool.editing.registry import describe_operations, parse_operations
+from onnxtool.equality.apart import try_in_child
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
@@ -68,6 +69,8 @@ def edit(
     if not todo:
         raise UsageError("edit needs at least one operation. To see all of them: onnxtool edit --list-operations")
     model = file.graph()
+    if asked.verify:
+        try_in_child(file.path, options, asked.seed)
     given = asked.reference
     context = EditContext(
         options=options,

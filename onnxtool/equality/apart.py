@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.trials.graph_hints import takes_no_rows
+from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
+from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
+from onnxtool.runtime.empty_inputs import takes_empty
 from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.runner import Runner
-from onnxtool.runtime.worker.errors import WorkerTimeoutError
-from onnxtool.runtime.worker.worker import Worker
+from onnxtool.runtime.probes import find_probes
+from onnxtool.runtime.runner import OnnxRunner, Runner, closing
+from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.isolation import is_supervised
+from onnxtool.runtime.worker.worker import TrialWorker
 
 _SMALL_SIZE = 16  # whatever is made of a few sizes up to this fits into memory
 _MOST_TURNS = 1 << 20
 _SECONDS = 2.0
+_LARGE = 1024  # sizes from here on are tried where smaller ones do not fit, and some models take their square
 _EXTREME = 2**31 - 1  # beyond it, the quotient of two integers may be none
 
 
@@ -36,12 +43,14 @@ class Risks:
         sizes: inputs that say how large something inside is.
         extremes: integers are divided, which for the smallest by -1 is a fault of the processor.
         endless: values decide when a loop ends, and nothing else does.
+        open: dims without a size, as input and axis, where nothing else bounds the memory that a large size takes.
     """
 
     empty: bool = False
     sizes: frozenset[str] = frozenset()
     extremes: bool = False
     endless: bool = False
+    open: frozenset[tuple[str, int]] = frozenset()
 
     def meets(self, feeds: Feeds) -> bool:
         """Whether inputs are of such a kind."""
@@ -50,6 +59,8 @@ class Risks:
         for name, array in feeds.items():
             if not isinstance(array, np.ndarray):
                 continue
+            if any(size >= _LARGE and (name, axis) in self.open for axis, size in enumerate(array.shape)):
+                return True
             if not array.size:
                 if self.empty:
                     return True
@@ -62,18 +73,69 @@ class Risks:
         return False
 
 
+class _Fatal:
+    """A Runner in a child, whose death is no refusal of inputs."""
+
+    def __init__(self, worker: TrialWorker) -> None:
+        self.inputs, self.outputs, self._worker = worker.inputs, worker.outputs, worker
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """One forward pass."""
+        try:
+            return self._worker.run(feeds)
+        except WorkerDiedError as error:
+            raise _ChildDiedError(str(error)) from error
+
+
+class _ChildDiedError(Exception):
+    pass
+
+
+def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: int = 0, *, runs: bool = True) -> None:
+    """Load a model in a child and run it on random inputs, where its death would end a program that imported this.
+
+    A command on the command line is watched from outside, and models of well-known operators are not tried.
+
+    Args:
+        model: the file.
+        options: how it is run.
+        seed: of the inputs, which are the first that a proof takes.
+        runs: load and run it; else only load.
+
+    Raises:
+        InputError: the child died.
+        ResourceError: at every size it took more time or memory than a run may.
+    """
+    if is_supervised() or takes_empty(model):
+        return
+    worker = TrialWorker(model, options)
+    with closing(worker):
+        try:
+            if runs:
+                with suppress(InputError, UnsupportedError):  # what it does not take
+                    find_probes(_Fatal(worker), worker.inputs, seed, input_domains(io.load(Path(model))))
+        except _ChildDiedError as error:
+            raise InputError(f"{model}: {error} It was run on random inputs; give real ones with data.") from error
+
+
 def risks_of(models: Iterable[ir.Model]) -> Risks:
     """Read them off graphs; the models must be kept as they are by whoever asks."""
     found = Risks()
     for model in models:
         nodes = list(all_nodes(model))
         found = Risks(
-            found.empty or not all(map(takes_no_rows, nodes)),
+            found.empty or not takes_empty(model),
             found.sizes | _sizing_inputs(model, nodes),
             found.extremes or any(n.op_type in ("Div", "Mod") and n.domain in STANDARD for n in nodes),
             found.endless or any(n.op_type == "Loop" and n.domain in STANDARD and _may_not_end(n) for n in nodes),
+            found.open if is_supervised() else found.open | _open_dims(model),
         )
     return found
+
+
+def _open_dims(model: ir.Model) -> frozenset[tuple[str, int]]:
+    dims = ((v.name or "", axis, dim) for v in model.graph.inputs for axis, dim in enumerate(v.shape or ()))
+    return frozenset((name, axis) for name, axis, dim in dims if not isinstance(dim, int))
 
 
 def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
@@ -118,7 +180,7 @@ class Apart:
         self, runner: Runner, model: str | os.PathLike[str] | ir.Model, options: SessionOptions, risks: Risks
     ) -> None:
         self._runner, self._model, self._options, self._risks = runner, model, options, risks
-        self._worker: Worker | None = None
+        self._worker: TrialWorker | None = None
         self._seconds: float | None = None  # for a run; little once one did not end
 
     @property
@@ -143,9 +205,9 @@ class Apart:
         if self._worker is None:
             model = self._model
             source = io.to_bytes(model) if isinstance(model, ir.Model) else model
-            self._worker = Worker(source, self._options)
+            self._worker = TrialWorker(source, self._options)
         try:
-            return self._worker.run(feeds, self._seconds or self._worker.usual_seconds(feeds))
+            return self._worker.run(feeds, self._seconds)
         except WorkerTimeoutError:
             self._seconds = _SECONDS
             raise
@@ -158,4 +220,6 @@ def apart(
     options: SessionOptions = DEFAULT,
 ) -> Runner:
     """A Runner whose dangerous runs happen in a child; the same where a graph tells of no danger."""
+    if isinstance(runner, OnnxRunner):
+        runner.takes_empty = not risks.empty
     return runner if risks == Risks() else Apart(runner, model, options, risks)

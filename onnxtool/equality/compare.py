@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.equality.apart import Risks, apart, risks_of
+from onnxtool.equality.apart import Risks, apart, risks_of, try_in_child
 from onnxtool.equality.certificate.models import certify_models
 from onnxtool.equality.compare_runners import Source, compare_runners, domains_of, make_feeds
 from onnxtool.equality.equivalence_check import match_names
@@ -79,6 +79,9 @@ def compare(
     if layers:
         _can_look_inside(a, b, asked.bisect)
     risks = risks_of(m for m in known if isinstance(m, ir.Model))
+    for model, how in {a: options, b: options_b or options}.items():
+        if not isinstance(model, Runner):
+            try_in_child(Path(model), how, asked.seed, runs=asked.data is None)
     left, right = _runner(a, options, risks), _runner(b, options_b or options, risks)
     given = make_feeds(
         left,

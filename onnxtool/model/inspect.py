@@ -159,7 +159,7 @@ def _listed(
     """All nodes with their shapes, and the numbers that were assumed for dims; what fails goes into `warnings`."""
     bound = light_copy(proto)
     assumed = bind_inputs(bound, given, length)
-    shapes = known_shapes(complete(bound))
+    shapes = known_shapes(bound)
     try:
         shapes = _shapes(complete(bound))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:

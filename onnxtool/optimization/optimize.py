@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.equality.apart import try_in_child
 from onnxtool.equality.certificate.models import certify_models
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -101,6 +102,7 @@ def optimize(
     digest = file.sha256
     judgement = None
     if asked.verify:
+        try_in_child(file.path, options, asked.seed, runs=asked.data is None)
         tolerance = Tolerance(asked.rtol, asked.atol)
         judgement = OptimizationProof(file.path, model, asked.data, tolerance, asked.seed, options, exact=exact)
         untrue = frozenset(n.name for n in judgement.names if not n.assumption.holds)

@@ -28,8 +28,8 @@ from onnxtool.quantization.search.time_budget import beginning
 from onnxtool.quantization.targets import Target, find_target
 from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
-from onnxtool.runtime.runner import OutOfTableError
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.errors import OutOfTableError
 
 
 @options_as_keywords(QuantizeOptions)

@@ -2,70 +2,51 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
-from onnxtool.errors import InputError
+from onnxtool.errors import OnnxToolError
+from onnxtool.model import io
+from onnxtool.model.operators.operator import Operator
+from onnxtool.model.operators.table import operator_of
 from onnxtool.model.proto_nodes import all_nodes
+from onnxtool.model.spec import TensorSpec
 
-if TYPE_CHECKING:
-    import onnx
+if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
     import onnx_ir as ir
 
-    from onnxtool.model.spec import TensorSpec
 
-# The kernels of ONNX Runtime 1.31 that abort on a batch or a sequence of 0; DynamicQuantizeLSTM is one of them. Of 178
-# operators run on empty inputs no other did, but for attention without heads and convolutions without channels.
-_ABORT = ("GRU", "LSTM")
+def is_empty(feeds: Mapping[str, Any]) -> bool:
+    """Whether an array has no elements."""
+    return any(isinstance(a, np.ndarray) and not a.size for a in feeds.values())
 
 
-def aborts_when_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> str:
-    """The kind of operator of a model for which an empty input may end the process; "" where there is none.
+def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> bool:
+    """Whether each operator of a model is known to take inputs without elements; others may end the process."""
+    try:
+        return all(operator.runs_empty for operator in _operators(model))
+    except (OSError, OnnxToolError):
+        return False
 
-    Args:
-        model: of a file or of bytes it is only asked whether they hold the operator's name.
-    """
-    if isinstance(model, bytes):
-        return _first(model)
+
+def is_harmless(model: onnx.ModelProto) -> bool:
+    """Whether no operator may end the process, go on for ever or make something of a size that an input names."""
+    return all(op.runs_empty and not op.sizes and op.name != "Loop" for op in _operators(model))
+
+
+def _operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> Iterable[Operator]:
     if isinstance(model, (str, os.PathLike)):
-        try:
-            with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return next((name for name in _ABORT if content.find(name.encode()) >= 0), "")
-        except (OSError, ValueError):  # it is gone, or empty
-            return _ABORT[0]
-    import onnx
-
+        model = io.read_proto(model, in_place=True, external=False)
+    elif isinstance(model, bytes):
+        model = onnx.load_from_string(model)
     if isinstance(model, onnx.ModelProto):
-        kinds = (node.op_type for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
-    else:
-        kinds = (node.op_type for graph in (model.graph, *model.functions.values()) for node in graph.all_nodes())
-    return min((name for kind in kinds for name in _ABORT if name in kind), default="")
-
-
-def _first(content: bytes) -> str:
-    return next((name for name in _ABORT if name.encode() in content), "")
-
-
-def refuse_empty(feeds: Mapping[str, np.ndarray], aborting: str) -> None:
-    """Refuse inputs on which the runtime would end the process.
-
-    Args:
-        feeds: what a model is to be run on.
-        aborting: of `aborts_when_empty`.
-
-    Raises:
-        InputError: one of them has no elements.
-    """
-    empty = next((name for name, a in feeds.items() if isinstance(a, np.ndarray) and not a.size), None)
-    if aborting and empty is not None:
-        raise InputError(
-            f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing: the runtime's {aborting} would end "
-            "the whole process on it. Give at least one."
-        )
+        return (operator_of(node) for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
+    graphs = (model.graph, *model.functions.values())
+    return (operator_of(node) for graph in graphs for node in graph.all_nodes())
 
 
 def empty_sizes(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

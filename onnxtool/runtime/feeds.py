@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.model.spec import Dim, TensorSpec
+from onnxtool.model.spec import Dim, TensorSpec, dtype_name
 from onnxtool.runtime.worker.isolation import note_synthetic_inputs
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
@@ -80,9 +80,24 @@ _MAX_RANK = 64  # of numpy
 _MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
 
 
+class TensorList(list[np.ndarray]):
+    """A sequence of tensors, whose shape is its length: the tensors may have several."""
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Of one dim."""
+        return (len(self),)
+
+    @property
+    def size(self) -> int:
+        """How many tensors."""
+        return len(self)
+
+
 def feeds_bytes(feeds: Mapping[str, Any]) -> int:
-    """Bytes of all arrays together."""
-    return sum(np.asarray(array).nbytes for array in feeds.values())
+    """Bytes of all arrays together, those of sequences among them."""
+    arrays = (a for value in feeds.values() for a in (value if isinstance(value, list) else [value]))
+    return sum(np.asarray(array).nbytes for array in arrays)
 
 
 def dim_values(
@@ -231,6 +246,8 @@ def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict
 
 def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     """Cast to the input's dtype where no meaning is lost (float to float, integer to wider integer)."""
+    if array is None or isinstance(array, list):  # an optional, a sequence
+        return array
     array = np.asarray(array) if isinstance(array, np.generic) else array  # a bare number is no array to the runtime
     if isinstance(spec.dtype, str):
         return array.astype(object) if spec.dtype == "string" and array.dtype.kind in "US" else array
@@ -255,3 +272,35 @@ def flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:
+    """Hold feeds against what a model takes.
+
+    Raises:
+        InputError: a missing or unknown name, another dtype, another rank, another fixed dim.
+    """
+    expected = {s.name: s for s in specs}
+    for name in feeds:
+        if name not in expected:
+            raise InputError(f"the data has {name!r}, but the model takes {_listed(specs)}.")
+    for spec in specs:
+        array = feeds.get(spec.name)
+        if spec.name not in feeds:
+            raise InputError(f"the data has no {spec.name!r}; the model takes {_listed(specs)}.")
+        if not isinstance(array, np.ndarray):
+            continue  # sequences and maps: the runtime checks them
+        got = "string" if array.dtype.kind in "OUS" else array.dtype
+        if got != spec.dtype and not (isinstance(spec.dtype, str) and spec.dtype != "string"):
+            raise InputError(f"{spec.name!r} is {dtype_name(got)} in the data; the model takes {spec.info()}.")
+        if spec.shape is None:
+            continue
+        fits = len(array.shape) == len(spec.shape) and all(
+            not isinstance(want, int) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
+
+
+def _listed(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(str(s.info()) for s in specs)

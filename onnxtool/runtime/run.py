@@ -23,8 +23,9 @@ from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt, flatten
 from onnxtool.runtime.output_files import Columns, check_output_file, table_columns, write_outputs
 from onnxtool.runtime.probes import runnable_feeds
-from onnxtool.runtime.runner import OnnxRunner, OutOfTableError
+from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names
+from onnxtool.runtime.worker.errors import OutOfTableError
 
 _SHOWN = 8
 

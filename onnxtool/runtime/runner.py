@@ -18,9 +18,9 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.spec import TensorSpec, dtype_name, with_columns
-from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
-from onnxtool.runtime.feeds import feeds_bytes
+from onnxtool.model.spec import TensorSpec, with_columns
+from onnxtool.runtime.empty_inputs import is_empty, takes_empty
+from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.providers.known import provider_call, provider_crashes
 from onnxtool.runtime.session.session import (
     DEFAULT,
@@ -31,8 +31,10 @@ from onnxtool.runtime.session.session import (
     create_session,
     without_providers,
 )
+from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError
 from onnxtool.runtime.worker.isolation import guarded, native_silence
 from onnxtool.runtime.worker.watchdog import Crash
+from onnxtool.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -93,6 +95,7 @@ class OnnxRunner:
         self.run_options: ort.RunOptions | None = None
         self._weights = 0
         self._crash: Crash | None = None  # of the provider whose place the CPU takes here
+        self._options = DEFAULT
         self._model: str | os.PathLike[str] | bytes | None = None  # the session holds bytes too
         metadata: Mapping[str, str] = session.get_modelmeta().custom_metadata_map
         self.inputs: tuple[TensorSpec, ...] = with_columns((_spec(i) for i in session.get_inputs()), metadata)
@@ -112,11 +115,11 @@ class OnnxRunner:
         if crash is not None:
             options = without_providers(options)
         runner = cls(create_session(model, options, weights))
-        runner._crash = crash
+        runner._crash, runner._options = crash, options
         if isinstance(model, (str, os.PathLike, bytes)):
             runner._model = model
         else:
-            runner.aborts_when_empty = aborts_when_empty(model)
+            runner.takes_empty = takes_empty(model)
         # The runtime may copy and rearrange weights as late as in the first run.
         if isinstance(model, (str, os.PathLike)):
             runner._weights = bytes_beside(Path(model))
@@ -125,19 +128,28 @@ class OnnxRunner:
         return runner
 
     @cached_property
-    def aborts_when_empty(self) -> str:
-        """The kind of operator for which an empty input would end the process; "" where there is none."""
-        return "" if self._model is None else aborts_when_empty(self._model)
+    def takes_empty(self) -> bool:
+        """Whether each operator is known to take inputs without elements; others may end the process."""
+        return self._model is not None and takes_empty(self._model)
 
-    def check(self, feeds: Mapping[str, np.ndarray]) -> None:
-        """Hold feeds against what the model takes.
+    def _try_empty(self, feeds: Mapping[str, np.ndarray]) -> None:
+        """Run on inputs without elements in a process that may end of it.
 
         Raises:
-            InputError: as of `check_feeds`, or an input is empty and the runtime would end the process on it.
+            InputError: the model does not take them, or it is in memory alone and so cannot be tried.
         """
-        check_feeds(self.inputs, feeds)
-        if any(isinstance(a, np.ndarray) and not a.size for a in feeds.values()):
-            refuse_empty(feeds, self.aborts_when_empty)
+        if self.takes_empty:
+            return
+        empty = next(n for n, a in feeds.items() if is_empty({n: a}))
+        told = f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing"
+        if self._model is None:
+            raise InputError(f"{told}: not every operator of the model is known to take that. Give at least one.")
+        worker = Worker(self._model, self._options)
+        with closing(worker):
+            try:
+                worker.run(feeds)
+            except WorkerDiedError as error:
+                raise InputError(f"{told}: the runtime ends its process on it. Give at least one.") from error
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass; float32 given for float64 is widened, which changes no number.
@@ -149,11 +161,13 @@ class OnnxRunner:
         wide = {s.name for s in self.inputs if s.dtype == np.float64}
         if wide:
             feeds = {n: _widened(array) if n in wide else array for n, array in feeds.items()}
-        self.check(feeds)
+        check_feeds(self.inputs, feeds)
         try:
-            shapes = tuple(f.shape for f in feeds.values())
+            shapes = tuple(np.shape(f) for f in feeds.values())
             if shapes in self._ran_on:
                 return self.run_unchecked(feeds)
+            if is_empty(feeds):
+                self._try_empty(feeds)
             what = f"running the model {'for the first time' if not self._ran_on else 'on another size'}"
             call = provider_call(what, self.session.get_providers()[0])
             with guarded(what, self._weights, feeds_bytes(feeds), retry=True, provider=call), native_silence():
@@ -169,7 +183,7 @@ class OnnxRunner:
             raise describe_failure(error, feeds) from error
 
     def run_unchecked(self, feeds: Mapping[str, np.ndarray], options: ort.RunOptions | None = None) -> dict[str, Any]:
-        """One forward pass on feeds that have passed `check`, with the runtime's own errors; several threads may."""
+        """One forward pass on feeds that have passed `check_feeds`, with the runtime's errors; several threads may."""
         names = [o.name for o in self.outputs]
         if self.takes_bfloat16:
             return self._run_bfloat16(feeds, names)
@@ -190,20 +204,6 @@ class OnnxRunner:
             name: (_bfloat16_array(r) if spec.dtype == _BFLOAT16 else r.numpy())
             for name, spec, r in zip(names, self.outputs, results, strict=True)
         }
-
-
-class OutOfTableError(InputError):
-    """An id that a table has no row for.
-
-    Attributes:
-        input: the model's input that holds it.
-        value: the id.
-    """
-
-    def __init__(self, message: str, input: str, value: int) -> None:
-        super().__init__(message)
-        self.input = input
-        self.value = value
 
 
 def describe_failure(error: Exception, feeds: Mapping[str, np.ndarray]) -> OnnxToolError:
@@ -248,38 +248,6 @@ def _bfloat16_array(value: ort.OrtValue) -> np.ndarray:
 
 def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if getattr(array, "dtype", None) == np.float32 else array
-
-
-def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:
-    """Hold feeds against what a model takes.
-
-    Raises:
-        InputError: a missing or unknown name, another dtype, another rank, another fixed dim.
-    """
-    expected = {s.name: s for s in specs}
-    for name in feeds:
-        if name not in expected:
-            raise InputError(f"the data has {name!r}, but the model takes {_listed(specs)}.")
-    for spec in specs:
-        array = feeds.get(spec.name)
-        if array is None:
-            raise InputError(f"the data has no {spec.name!r}; the model takes {_listed(specs)}.")
-        if not isinstance(array, np.ndarray):
-            continue  # sequences and maps: the runtime checks them
-        got = "string" if array.dtype.kind in "OUS" else array.dtype
-        if got != spec.dtype and not (isinstance(spec.dtype, str) and spec.dtype != "string"):
-            raise InputError(f"{spec.name!r} is {dtype_name(got)} in the data; the model takes {spec.info()}.")
-        if spec.shape is None:
-            continue
-        fits = len(array.shape) == len(spec.shape) and all(
-            not isinstance(want, int) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
-
-
-def _listed(specs: Sequence[TensorSpec]) -> str:
-    return ", ".join(str(s.info()) for s in specs)
 
 
 def _spec(argument: ort.NodeArg) -> TensorSpec:

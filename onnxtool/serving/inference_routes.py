@@ -16,7 +16,7 @@ from onnxtool.model.spec import TensorSpec, shared_dims
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.data.formats import delimited
 from onnxtool.runtime.data.formats.table_file import TableFile
-from onnxtool.runtime.feeds import Feeds, flatten
+from onnxtool.runtime.feeds import Feeds, check_feeds, flatten
 from onnxtool.runtime.input_kinds import picture_layout, table_columns, takes_image, takes_table
 from onnxtool.runtime.output_files import table_bytes
 from onnxtool.runtime.protocol_v2 import fast_json
@@ -31,7 +31,6 @@ from onnxtool.runtime.protocol_v2.tensors import (
     to_lists,
 )
 from onnxtool.runtime.protocol_v2.uploads import decode_picture, form_file
-from onnxtool.runtime.runner import check_feeds
 from onnxtool.serving.app import Answer, App, Request, State, json_answer
 from onnxtool.serving.engine import WhenGone
 from onnxtool.serving.faults import HttpError

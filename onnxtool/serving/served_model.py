@@ -22,9 +22,9 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.empty_inputs import empty_sizes
-from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.feeds import Feeds, check_feeds, random_feeds
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner, check_feeds
+from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.runtime.timing.timing import measure
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
@@ -116,11 +116,15 @@ class LocalModel:
     def __init__(self, runner: OnnxRunner) -> None:
         self._runner = runner
         self.inputs, self.outputs = runner.inputs, runner.outputs
-        _ = self._runner.aborts_when_empty  # asked of this file, not of one that takes its place
+        self._takes_empty = runner.takes_empty
 
     def check(self, feeds: Feeds) -> None:
-        """As of the protocol."""
-        self._runner.check(feeds)
+        """As of the protocol; inputs without elements need operators that are known to take them."""
+        check_feeds(self.inputs, feeds)
+        if not self._takes_empty:
+            for name, array in feeds.items():
+                if not array.size:
+                    raise _not_taken(name, array.shape.index(0))
 
     def run(self, feeds: Feeds, cancellation: Cancellation | None = None, show: Show = _ignore) -> dict[str, Any]:
         """One run, without the watch and the checks of `OnnxRunner.run`."""
@@ -206,8 +210,7 @@ class WorkerPool:
         self._workers[0].check(feeds)
         empty = _empty_dims(self.inputs, feeds)
         if empty and empty not in self._taken_empty:
-            name, axis = min(empty)
-            raise InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
+            raise _not_taken(*min(empty))
         if self._deaths and self._deaths.get(_digest(feeds), 0) >= _MOST_DEATHS:
             raise InputError("these inputs have ended the process of the model twice; they are refused.")
 
@@ -393,6 +396,10 @@ def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> frozenset[tuple[st
         for axis, size in enumerate(feeds[spec.name].shape)
         if not size and (spec.shape is None or spec.shape[axis] != 0)
     )
+
+
+def _not_taken(name: str, axis: int) -> InputError:
+    return InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
 
 
 def _empty_inputs_taken(worker: Worker) -> set[frozenset[tuple[str, int]]]:

@@ -23,6 +23,7 @@ from onnxtool.workflow.file_schema import (
 from onnxtool.workflow.steps import STEPS
 
 FILE_NAME = "onnxtool.toml"
+_DEEPEST = 500  # parts of a key
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _NAME = re.compile(r"[\w.+-]+")
 
@@ -88,7 +89,10 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
         UsageError: a variable that is not set.
     """
     try:
-        return _expanded(tomllib.loads(path.read_text(encoding="utf-8-sig")), path.name)  # type: ignore[no-any-return]
+        text = path.read_text(encoding="utf-8-sig")
+        if any(line.split("=", 1)[0].count(".") > _DEEPEST for line in text.splitlines()):
+            raise RecursionError  # the parser's time grows with the square of a key's parts
+        return _expanded(tomllib.loads(text), path.name)  # type: ignore[no-any-return]
     except FileNotFoundError as error:
         raise InputError(f"{path.name}: no such file.{advice}") from error
     except (OSError, UnicodeDecodeError) as error:

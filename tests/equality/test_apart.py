@@ -12,7 +12,8 @@ import pytest
 import onnxtool
 from onnxtool.equality import apart as module
 from onnxtool.equality.apart import Apart, Risks, risks_of
-from onnxtool.errors import OnnxToolError, ResourceError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.model.safety import limits
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
 EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
@@ -67,7 +68,7 @@ class There:
 def test_only_what_a_graph_says_may_be_dangerous_goes_to_the_child(
     monkeypatch: pytest.MonkeyPatch, text: str, feeds: dict[str, np.ndarray], place: str
 ) -> None:
-    monkeypatch.setattr(module, "Worker", There)
+    monkeypatch.setattr(module, "TrialWorker", There)
     model = ir.from_onnx_text(text)
     assert isinstance(model, ir.Model)
     runner = Apart(Here(), "m.onnx", module.DEFAULT, risks_of([model]))
@@ -107,3 +108,60 @@ def test_a_loop_that_an_empty_batch_never_ends_does_not_take_the_memory_of_its_c
     with pytest.raises(ResourceError):
         runner.run({"x": np.ones(0, np.float32), "turns": np.array(0)})
     assert runner.run({"x": np.ones(2, np.float32), "turns": np.array(0)})["y"].tolist() == [64.0, 64.0]
+
+
+DEADLY = (
+    HEAD
+    + """g (int64[2, 1, 1] x) => (int64[a, b] y) {
+    n = Constant<value_int = 3>() l = Loop(n, , x) <body = b (int64 i, bool c, int64[] v) => (bool d, int64[] w) {
+        d = Identity(c) w = Identity(i)
+    }>
+    y = Einsum<equation = "ij->ji">(l)
+}"""
+)  # Einsum gets a scalar, on which the runtime ends its process
+
+
+def test_a_model_that_ends_its_process_does_not_end_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(DEADLY), path)
+    assert any("crashed" in f.message for f in onnxtool.check(path).findings)
+    for command in (
+        lambda: onnxtool.optimize(path, tmp_path / "o.onnx"),
+        lambda: onnxtool.compare(path, path),
+        lambda: onnxtool.edit(path, tmp_path / "o.onnx", ["rename-input=x=z"]),
+    ):
+        with pytest.raises(InputError, match="crashed"):
+            command()
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_models_of_known_operators_are_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }"), path)
+    monkeypatch.setattr(module, "TrialWorker", None)
+    module.try_in_child(path, module.DEFAULT)
+
+
+def test_large_sizes_that_nobody_gave_run_in_a_child(tmp_path: Path) -> None:
+    text = HEAD + "g (float[2, n] x, float[2000] w) => (float y) { t = Transpose<perm = [1, 0]>(x) y = MatMul(t, x) }"
+    risks = risks_of([ir.from_proto(onnx.parser.parse_model(text))])
+    w = np.zeros(2000, np.float32)
+    assert risks.open == {("x", 1)}
+    assert risks.meets({"x": np.zeros((2, 1024), np.float32), "w": w})
+    assert not risks.meets({"x": np.zeros((2, 1023), np.float32), "w": w})
+
+
+def test_check_ends_a_loop_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        HEAD
+        + """g (float[2] x) => (float[2] y) {
+        n = Constant<value_int = 4611686018427387904>()
+        y = Loop(n, , x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {
+            d = Identity(c) w = Identity(v)
+        }>
+    }"""
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    monkeypatch.setattr(limits.DEFAULT, "max_seconds", 2.0)
+    with pytest.raises(ResourceError, match="longer than 2"):
+        onnxtool.check(tmp_path / "m.onnx")

@@ -168,7 +168,7 @@ def test_outputs_of_other_rows_are_told_apart_by_running_alone() -> None:
 
 def test_a_request_that_would_end_the_process_is_refused() -> None:
     runner = OnnxRunner.open(recurrent("GRU"))
-    with pytest.raises(InputError, match="holds nothing"):
+    with pytest.raises(InputError, match="is empty"):
         asyncio.run(made(runner).infer({"x": np.zeros((2, 0, 3), np.float32)}, 30))
 
 

@@ -70,7 +70,8 @@ def refused(folder: Path, text: str) -> OnnxToolError:
         ("version=2\n[models.a]\nsource='a.onnx'", 2, "version 2 is not known"),
         ("", 2, "there is no model in it"),
         ("a = " + "[" * 3000 + "]" * 3000, 3, "nested too deeply"),
-        (".".join(["a"] * 3000) + " = 1", 3, "nested too deeply"),
+        (".".join(["a"] * 100_000) + " = 1", 3, "nested too deeply"),
+        (f"[{'.'.join(['a'] * 100_000)}]", 3, "nested too deeply"),
         ("version = " + "1" * 5000, 3, "not TOML"),
         ("[models.a]\nsource='a.onnx'\noutput='sub/../a.onnx'", 2, "the same file as the source of a"),
         (

@@ -28,9 +28,10 @@ def command(asked: InspectCommand, out: Output) -> None:
     if out.given.keys() & {"provider", "require_provider", "ep_library", "data", "threads", "custom_op_library"}:
         raise UsageError("inspect runs nothing without --placement: give it with --provider, --data and --threads.")
     from onnxtool.model.inspect import inspect
-    from onnxtool.runtime.worker.isolation import guarded
+    from onnxtool.runtime.worker.isolation import GRAPH, guarded
 
-    with guarded("inferring shapes", asked.model.stat().st_size if asked.model.is_file() else 0):
+    size = asked.model.stat().st_size if asked.model.is_file() else 0
+    with guarded("inferring shapes", size, pace=GRAPH):
         report = inspect(asked.model, **taken_by(inspect, asked))
     if asked.sbom is not None:
         _write_sbom(asked.model, asked.sbom)

@@ -25,13 +25,14 @@ from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import Size, elements_of, integers, sizes_of
 from onnxtool.report.proof import Assumption
 
+_LEARNED = 3  # so many different floats in one tensor were learned, or written
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
 _MOST = 1 << 22  # elements of a tensor that is looked at
 _TELLING = 4  # an inner dim of fewer elements fits too many numbers by chance
 _POSITIONS = 3  # further places are never taken for a difference of neighbours
 _NARROW = 4  # windows and strides of up to so many elements are usual
 _BASE_DILATION = 6  # the first of a ladder of dilations: 2, 4, 8 or 6, 12, 18
-_SCALARS = ("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Clip")  # a number here may be made of anything
+_SCALARS = ("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Clip", "PRelu")  # a number here may be made of anything
 _WHOLE_WINDOWS = 8  # a pool that leaves so few elements may be an adaptive one
 _ALIGNED = 8  # padding is often up to a multiple of this
 _TO_THE_END = 1 << 30
@@ -194,6 +195,8 @@ class BakedNumbers:
         """Indices, bounds, parts and windows that are numbers."""
         if node.domain not in STANDARD or not node.inputs:
             return
+        if node.op_type == "Concat":
+            self._joined(node)
         axes = self._axes(node.inputs[0])
         rule = self._rules().get(node.op_type)
         if rule is not None and axes:
@@ -206,6 +209,7 @@ class BakedNumbers:
             "Scatter": self._index, "GatherND": self._nd_index, "ScatterND": self._nd_index,
             "Slice": self._slice, "Split": self._split, "TopK": self._top_k, "Pad": self._pad,
             "Reshape": self._reshape, "Resize": self._resize, "Upsample": self._resize, "Squeeze": self._squeeze,
+            "Compress": self._compress, "Trilu": self._diagonal,
             "Conv": self._window, "MaxPool": self._window, "AveragePool": self._window, "LpPool": self._window,
             "ConvTranspose": self._window,
         }  # fmt: skip
@@ -283,8 +287,26 @@ class BakedNumbers:
         for axis, size in axes.items():
             before, after = pads[axis], pads[axis + rank]
             aligned = (size + before + after) % _ALIGNED == 0
+            if self._fills_window(node.outputs[0], axis, before + after):
+                continue
             if (before or after) and (before != after or aligned or before > _POSITIONS):
                 self._assume(node, f"{before} and {after} more at the ends of a dim of {size} are right at every size")
+
+    def _fills_window(self, padded: ir.Value, axis: int, more: int) -> bool:
+        """Whether padding is what the windows of a next layer with stride 1 lose, at every size."""
+        users = [u.node for u in padded.uses()]
+        return bool(users) and all(
+            u.op_type in ("Conv", "MaxPool", "AveragePool") and self._lost(u, axis - 2) == more for u in users
+        )
+
+    @staticmethod
+    def _lost(node: ir.Node, place: int) -> int:
+        """By how much the windows of a layer with stride 1 make a dim smaller; -1 at other strides."""
+        weights = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        kernel = attribute(node, "kernel_shape") or (weights.shape.numpy()[2:] if weights is not None else ())
+        if not 0 <= place < len(kernel) or (attribute(node, "strides") or [1] * len(kernel))[place] != 1:
+            return -1
+        return int((attribute(node, "dilations") or [1] * len(kernel))[place] * (kernel[place] - 1))
 
     def _reshape(self, node: ir.Node, axes: dict[int, int]) -> None:
         data = sizes_of(node.inputs[0]) or ()
@@ -305,10 +327,28 @@ class BakedNumbers:
                 factor = float(array[place])
                 if axis not in axes or factor == 1:
                     continue
-                if array.dtype.kind in "iu" or (
-                    not (factor.is_integer() and factor <= _TELLING) and 1 / factor not in (2, 4)
-                ):
+                back = axes[axis] * factor in self._lengths.roots and factor.is_integer()  # what strides have taken
+                usual = (factor.is_integer() and factor <= _TELLING) or 1 / factor in (2, 4)
+                if array.dtype.kind in "iu" or not (usual or (back and axes[axis] not in self._lengths.roots)):
                     self._assume(node, f"{factor:g} for a dim of {axes[axis]} is the same at every size")
+
+    def _joined(self, node: ir.Node) -> None:
+        """Equal rows in front of the dim or behind it are padding, which is often up to a size."""
+        axis = attribute(node, "axis", 0) % len(sizes_of(node.outputs[0]) or (0,))
+        for value in node.inputs if axis in self._axes(node.outputs[0]) else ():
+            array = constant_array(value)
+            if array is not None and array.shape[axis] > 1 and (array == array.take([0], axis)).all():
+                self._assume(node, f"{array.shape[axis]} equal rows beside a dim that grows are right at every size")
+
+    def _compress(self, node: ir.Node, axes: dict[int, int]) -> None:
+        for axis in axes if attribute(node, "axis") is None else {attribute(node, "axis")} & axes.keys():
+            if constant_array(node.inputs[1]) is not None:
+                self._assume(node, f"a choice of elements of a dim of {axes[axis]} is the same at every size")
+
+    def _diagonal(self, node: ir.Node, axes: dict[int, int]) -> None:
+        (number,) = (integers(node.inputs[1]) if len(node.inputs) > 1 else None) or (0,)
+        if isinstance(number, int):
+            self._place(node, number, max(axes.values()))
 
     def _squeeze(self, node: ir.Node, axes: dict[int, int]) -> None:
         gone = axes_of(node)
@@ -335,7 +375,7 @@ class BakedNumbers:
             if after[axis] == 1 or (adaptive and size % kernel[place] == 0) or part:
                 self._assume(node, f"a kernel of {kernel[place]} over a dim of {size} is the same at every size")
             self._spread(node, place, int(kernel[place]), size)
-            if pads[place] != pads[place + rank]:
+            if pads[place] != pads[place + rank] and pads[place] + pads[place + rank] != self._lost(node, place):
                 self._assume(
                     node, f"padding of {pads[place]} and {pads[place + rank]} is right for other sizes than {size}"
                 )
@@ -351,10 +391,11 @@ class BakedNumbers:
             d not in (1, dilation) and min(d, dilation) <= _BASE_DILATION and max(d, dilation) % min(d, dilation) == 0
             for d in self._dilations
         )
+        schedule = dilation == 1 or 2 * pads == reach - 1 or pads == reach - 1 or bool(self._dilations - {1, dilation})
         same = dilation % 2 and kernel % 2 and 2 * pads == kernel - 1
         part = any(kernel in (size // m, ceil(size / m)) for m in range(2, _SHARES // _NARROW + 1))
         found = {
-            f"a dilation of {dilation}": dilation > _POSITIONS and not ladder,
+            f"a dilation of {dilation}": not schedule if dilation <= _POSITIONS else not ladder,
             f"a stride of {stride}": stride > max(reach, _NARROW),
             f"padding of {pads}": pads > reach // 2 and pads != reach - 1 and node.op_type != "ConvTranspose",
             f"a window of {kernel}": "Pool" in node.op_type and kernel > _NARROW and part and not same,
@@ -370,7 +411,7 @@ class BakedNumbers:
         operator = operator_of(node)
         if operator.compares:
             self._decision(node)
-        if operator.integer != "no" or (node.domain in STANDARD and node.op_type in (*self._rules(), "PRelu")):
+        if operator.integer != "no" or (node.domain in STANDARD and node.op_type in self._rules()):
             return
         scales = node.op_type in ("Mul", "Div") and any(v in self._means for v in node.inputs)
         for value, name in zip(node.inputs, _operand_names(node), strict=False):
@@ -378,7 +419,10 @@ class BakedNumbers:
             if array is None or array.dtype.kind not in "iuf":
                 continue
             alone = array.size == 1 and node.op_type in _SCALARS and self._meets(node, value)
-            for number in np.unique(array):
+            numbers = np.unique(array)
+            if array.dtype.kind == "f" and len(numbers) > _LEARNED:
+                continue
+            for number in numbers:
                 self._amount(node, number, array.dtype, name=value.name if value is not None else "", alone=alone)
                 if scales and (told := self._lengths.shares(float(number))):
                     self._assume(node, f"{number:.6g}, a scale of a mean, is not {told}, made of the old size")

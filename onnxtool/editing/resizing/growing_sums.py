@@ -44,6 +44,8 @@ class GrowingSums:
             self._weighted |= set(node.outputs)
         elif node.op_type in ("Shape", "Size") and self._axes(node.inputs[0]):
             self._growing |= set(node.outputs)
+        elif node.op_type == "Range":
+            pass  # positions, which are the same at every size
         elif node.op_type == "Div":
             self._follow(node, growing[0] and not growing[1])
         elif not node.op_type.endswith("Normalization"):

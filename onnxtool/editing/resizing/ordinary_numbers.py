@@ -41,6 +41,8 @@ class OrdinaryNumbers:
         small = size < 1 or size == 2 or (size <= 6 and not scales) or size in self.limits
         if small and digits_of(size, close) == 1:
             return True
+        if any(abs(size - log(2**n)) <= close * size for n in range(1, 11) if 2**n not in self.lengths):
+            return True  # buckets of distances
         widths = {float(n) for n in self.kept - self.lengths if n > 1}
         roots = (w**power for w in widths for power in (0.5, -0.5, 0.25, -0.25))
         return any(abs(size - known) <= close * known for known in (*_FORMULAS, *roots))

@@ -36,6 +36,7 @@ from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRound
 
 operators.register()
 _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
+_MOST_NODES = 40_000  # of both; each is evaluated at several sizes
 _LARGEST = 2**16  # of the product of free dims, at which parts that others leave out are compared
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
 _MOST_PAIRS = 4  # values at which two models begin to differ that are told
@@ -196,6 +197,8 @@ def certify(
         return done(reason=reason)
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
+    if len(a.graph.node) + len(b.graph.node) > _MOST_NODES:
+        return done(reason=f"more than {_MOST_NODES:,} nodes")
     try:
         constants = Constants(a)
         pair = _Pair(a, b, examples, constants, find_expressions(constants, b))

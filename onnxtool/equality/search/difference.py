@@ -167,7 +167,7 @@ def apart(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:
 
 def mutated(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator) -> Feeds:
     """One change to one input (or, at times, to all of them)."""
-    names = [s for s in specs if np.size(feeds[s.name])]
+    names = [s for s in specs if isinstance(feeds[s.name], np.ndarray) and feeds[s.name].size]
     if not names:
         return feeds
     chosen = names if generator.random() < 0.2 else [names[int(generator.integers(len(names)))]]

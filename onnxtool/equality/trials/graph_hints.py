@@ -109,7 +109,7 @@ def read_facts(model: ir.Model) -> GraphHints:
         facts.delimiters += delimiters(node)
         facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
         facts.integral |= rounds_to_integers(node)
-        facts.rows_needed |= not takes_no_rows(node)
+        facts.rows_needed |= not operator_of(node).runs_empty
         facts.missing |= node.op_type == "IsNaN"
         facts.endless |= node.op_type == "Loop" and _is_endless(node)
         if node.op_type.startswith("TreeEnsemble"):
@@ -310,8 +310,3 @@ def rounds_to_integers(node: ir.Node) -> bool:
         return True
     to = attribute(node, "to", None) if node.op_type == "Cast" else None
     return to is not None and ir.DataType(to).is_integer()
-
-
-def takes_no_rows(node: ir.Node) -> bool:
-    """Whether an operator is known to take inputs without a row; others may end the process."""
-    return operator_of(node).runs_empty

@@ -25,6 +25,7 @@ from onnxtool.runtime.data.frames import as_table
 from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataPath, DataSource
 from onnxtool.runtime.data.table import DataTable
+from onnxtool.runtime.feeds import TensorList
 from onnxtool.user_code import load_function, read_items
 
 _INPUT = re.compile(r"input_(\d+)\.pb$")
@@ -39,36 +40,65 @@ def sample_folders(folder: Path, specs: Sequence[TensorSpec]) -> list[Path]:
     return [p for p in inner if _holds_sample(p, specs)]
 
 
-def read_sample(folder: Path, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
-    """One sample: input_N.pb is the N-th input unless it bears the name of one.
+def read_sample(folder: Path, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """One sample: input_N.pb is the N-th input unless it bears the name of one; lists for inputs that are sequences.
 
     Raises:
-        InputError: damaged, of a type that is no tensor, or with data in other files.
+        InputError: damaged, of a type that the input has not, or with data in other files.
     """
     files = sorted((p for p in folder.iterdir() if _INPUT.search(p.name)), key=_by_number)
     if not files:
         return {s.name: np.load(folder / f"{s.name}.npy", allow_pickle=False) for s in specs}
     found = {}
-    names = {s.name for s in specs}
+    known = {s.name: s for s in specs}
     for position, file in enumerate(files):
         if file.stat().st_size > _LARGEST:
             raise InputError(f"{file}: too large for a tensor in one file.")
-        tensor = onnx.TensorProto()
+        spec = specs[min(position, len(specs) - 1)]
+        kind = spec.dtype if isinstance(spec.dtype, str) else ""
+        message, read = next((how for prefix, how in _MESSAGES.items() if kind.startswith(prefix)), _TENSOR)
+        value = message()
         try:
-            tensor.ParseFromString(file.read_bytes())
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                raise InputError(f"{file}: its data is in another file, which is not followed.")
-            declared = declared_bytes(tensor)
-            if declared is not None and declared > _LARGEST:
-                raise InputError(f"{file}: it declares {declared} bytes.")
-            array = numpy_helper.to_array(tensor)
+            value.ParseFromString(file.read_bytes())
+            for tensor in _tensors(value):
+                if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                    raise InputError(f"{file}: its data is in another file, which is not followed.")
+                declared = declared_bytes(tensor)
+                if declared is not None and declared > _LARGEST:
+                    raise InputError(f"{file}: it declares {declared} bytes.")
+            content = read(value)
         except InputError:
             raise
         except Exception as error:  # protobuf's and onnx's own, of damaged files
-            raise InputError(f"{file}: is no tensor, or damaged ({' '.join(str(error).split())[:200]}).") from error
-        name = tensor.name if tensor.name in names else specs[min(position, len(specs) - 1)].name
-        found[name] = array
+            told = " ".join(str(error).split())[:200]
+            raise InputError(f"{file}: is no {kind or 'tensor'}, or damaged ({told}).") from error
+        found[known.get(value.name, spec).name] = content
     return found
+
+
+_TENSOR: tuple[Any, Callable[[Any], Any]] = (onnx.TensorProto, numpy_helper.to_array)
+_MESSAGES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "seq": (onnx.SequenceProto, lambda m: TensorList(numpy_helper.to_list(m))),
+    "optional": (onnx.OptionalProto, lambda m: numpy_helper.to_optional(m) if _holds_value(m) else None),
+}
+
+
+def _holds_value(optional: onnx.OptionalProto) -> bool:
+    return any(field.name.endswith("_value") for field, _ in optional.ListFields())
+
+
+def _tensors(value: Any) -> Iterator[onnx.TensorProto]:
+    """All tensors of a tensor, a sequence or an optional."""
+    if isinstance(value, onnx.TensorProto):
+        yield value
+    elif isinstance(value, onnx.SequenceProto):
+        yield from value.tensor_values
+        for inner in (*value.sequence_values, *value.optional_values):
+            yield from _tensors(inner)
+    else:
+        for name in ("tensor_value", "sequence_value", "optional_value"):
+            if value.HasField(name):
+                yield from _tensors(getattr(value, name))
 
 
 def _holds_sample(folder: Path, specs: Sequence[TensorSpec]) -> bool:

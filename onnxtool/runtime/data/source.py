@@ -17,8 +17,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import Feeds, adapt
-from onnxtool.runtime.runner import check_feeds
+from onnxtool.runtime.feeds import Feeds, adapt, check_feeds
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ class DataSource:
 
 def _check_finite(feeds: Feeds) -> None:
     for name, array in feeds.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
             bad = "NaN" if np.isnan(array).any() else "infinity"
             raise InputError(f"{name!r} holds {bad}; ranges cannot be measured on it. Clean or drop this sample.")
 

@@ -21,8 +21,9 @@ from onnxtool.model.safety import limits
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.runner import OnnxRunner, OutOfTableError, describe_failure
+from onnxtool.runtime.runner import OnnxRunner, describe_failure
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
+from onnxtool.runtime.worker.errors import OutOfTableError
 from onnxtool.runtime.worker.isolation import native_limits
 
 # Runs a model on feeds; with the runtime's options of this run, and what takes texts that are shown before its end.

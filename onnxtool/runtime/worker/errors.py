@@ -11,3 +11,17 @@ class WorkerDiedError(InputError):
 
 class WorkerTimeoutError(ResourceError):
     """A run took too long and was ended with its process."""
+
+
+class OutOfTableError(InputError):
+    """An id that a table has no row for.
+
+    Attributes:
+        input: the model's input that holds it.
+        value: the id.
+    """
+
+    def __init__(self, message: str, input: str, value: int) -> None:
+        super().__init__(message)
+        self.input = input
+        self.value = value

@@ -54,6 +54,7 @@ class ResourceAllowance:
 
 
 NATIVE = ResourceAllowance()
+GRAPH = ResourceAllowance(seconds_per_byte=3e-5, most_seconds=120.0)  # Python over nodes of 20 bytes and more
 # A framework runs the model to load, to trace and to export it: a deep one takes minutes, but its file is large then.
 # The exporters of trees make an object of each number in each node, and Keras keeps what every layer gives.
 FRAMEWORK = ResourceAllowance(

@@ -21,11 +21,10 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.safety import limits
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
-from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.runner import OutOfTableError, check_feeds
+from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.session.session import bytes_beside
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
-from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import native_limits
 from onnxtool.runtime.worker.tasks import start_python
 from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes
@@ -204,6 +203,14 @@ class Worker:
     def __del__(self) -> None:
         with suppress(Exception):
             self._end()
+
+
+class TrialWorker(Worker):
+    """A Worker for inputs that nobody gave: a run that does not end gets no more time because the machine is busy."""
+
+    def run(self, feeds: Mapping[str, np.ndarray], seconds: float | None = None) -> dict[str, Any]:
+        """One forward pass, as of `Worker.run`."""
+        return super().run(feeds, seconds or self.usual_seconds(feeds))
 
 
 class _Child:

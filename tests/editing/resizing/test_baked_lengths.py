@@ -64,6 +64,8 @@ def scalar(function: Callable[[int], float]) -> Callable[[int], np.ndarray]:
 AXIS = i64(1)
 SUM = "s = ReduceSum<keepdims=0>(x, axis) "
 TURNED = "t = Transpose<perm=[0, 2, 1]>(x) "
+PLACES = "h = Shape<start=1, end=2>(x) n = Squeeze(h) r = Range(z, n, o) "
+RANGE = {"z": np.int64(0), "o": np.int64(1)}
 POSITIONS = "u = Mul(x, zero) v = Add(u, onef) p = CumSum(v, at) "
 COUNTED = {"zero": np.float32(0), "onef": np.float32(1), "at": np.int64(1)}
 
@@ -224,9 +226,43 @@ BAKED = {
     "cut to a constant in front": net(
         "a = Reshape(x, s) y = ReduceSum<keepdims=0>(a, axis)", "Reshape", s=lambda n: i64(n // 4, 12), axis=AXIS
     ),
+    "padding as rows of a constant": net(
+        "y = Concat<axis=1>(x, z)", "Concat", z=lambda n: np.zeros((1, max(0, 64 - n), 3), np.float32)
+    ),
+    "a choice of elements": net("y = Compress<axis=1>(x, c)", "Compress", c=lambda n: np.arange(n) % 3 == 0),
+    "a diagonal of an eighth": net(TURNED + "m = MatMul(x, t) y = Trilu(m, k)", "Trilu", k=lambda n: np.int64(-n // 8)),
+    "one slope for all": net("y = PRelu(x, s)", "PRelu", s=lambda n: np.float32([n**-0.5])),
+    "a dilation without others": net(
+        lambda n: TURNED + f"y = Conv<dilations=[{max(1, n // 13)}]>(t, w)", "Conv", w=FILTER
+    ),
+    "buckets of the length": net("l = Mul(x, c) y = Tanh(l)", "Mul", c=scalar(log)),
+    "positions in parts of the length": net(
+        PLACES + "f = Cast<to=1>(r) q = Mul(f, c) u = Unsqueeze(q, a) y = Mul(x, u)", "Mul", **RANGE, a=i64(0, 2),
+        c=scalar(lambda n: 1 / n),
+    ),
+    "padding for a stride": net(
+        lambda n: TURNED + f"y = Conv<strides=[2], pads=[{n % 2}, 1]>(t, w)", "Conv", w=FILTER
+    ),
 }  # fmt: skip
 
 RIGHT = {
+    "a causal convolution": net(TURNED + "p = Pad(t, q) y = Conv(p, w)", q=i64(0, 0, 2, 0, 0, 0), w=FILTER),
+    "causal convolutions": net(
+        TURNED + "a = Conv<pads=[2, 0]>(t, w) y = Conv<pads=[4, 0], dilations=[2]>(a, v)", w=FILTER,
+        v=np.linspace(-1, 1, 48, dtype=np.float32).reshape(4, 4, 3),
+    ),
+    "waves of positions": net(
+        PLACES + "f = Cast<to=1>(r) u = Unsqueeze(f, a) m = Mul(u, w) s = Sin(m) y = Add(x, s)", **RANGE, a=i64(1),
+        w=np.float32([1, 0.1, 0.01]),
+    ),
+    "buckets of distances": net(
+        PLACES + "f = Cast<to=1>(r) g = Add(f, e) l = Log(g) k = Div(l, c) u = Unsqueeze(k, a) y = Mul(x, u)", **RANGE,
+        a=i64(0, 2), e=np.float32(1), c=np.float32(log(16)),
+    ),
+    "back to full size": net(
+        TURNED + """a = Conv<strides=[8]>(t, w) y = Resize<mode="nearest">(a, , s)""",
+        w=np.linspace(-1, 1, 96, dtype=np.float32).reshape(4, 3, 8), s=np.float32([1, 1, 8]),
+    ),
     **{
         f"{name} {alpha}": net(f"y = {name}<alpha={alpha}>(x)") for name, alpha in (("LeakyRelu", 0.2), ("Elu", 0.3))
     },

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+import onnxtool
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.open_data import open_data
@@ -58,3 +59,50 @@ def test_damaged_and_external_tensors_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "s" / "input_0.pb").write_bytes(outside.SerializeToString())
     with pytest.raises(InputError, match="is not followed"):
         open_data(tmp_path / "s", SPECS).first()
+
+
+SEQUENCE = (TensorSpec("s", "seq(tensor(float))", None), TensorSpec("o", "optional(tensor(float))", None))
+
+
+def of_sequences(folder: Path, *, outside: bool = False) -> list[np.ndarray]:
+    """A sample of a sequence of two tensors and an optional that holds none."""
+    folder.mkdir(parents=True)
+    arrays = [np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(4, dtype=np.float32)]
+    sequence = numpy_helper.from_list(arrays, "s")
+    if outside:
+        tensor = sequence.tensor_values[1]
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="/etc/passwd")
+    (folder / "input_0.pb").write_bytes(sequence.SerializeToString())
+    (folder / "input_1.pb").write_bytes(
+        numpy_helper.from_optional(None, "o", onnx.OptionalProto.TENSOR).SerializeToString()
+    )
+    return arrays
+
+
+def test_sequences_and_optionals(tmp_path: Path) -> None:
+    arrays = of_sequences(tmp_path / "s")
+    found = open_data(tmp_path / "s", SEQUENCE).first()
+    assert isinstance(found["s"], list) and found["o"] is None
+    for actual, expected in zip(found["s"], arrays, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_tensors_of_a_sequence_are_not_followed_either(tmp_path: Path) -> None:
+    of_sequences(tmp_path / "s", outside=True)
+    with pytest.raises(InputError, match="is not followed"):
+        open_data(tmp_path / "s", SEQUENCE).first()
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_a_model_of_sequences_is_optimized_with_its_own_data(tmp_path: Path, chosen: int) -> None:
+    text = f"""<ir_version: 9, opset_import: ["" : 18]> g (seq(float) s) => (float[n] y) {{
+        i = Constant<value_int = {chosen}>() z = Identity(s) a = SequenceAt(z, i) m = Constant<value_ints = [-1]>()
+        y = Reshape(a, m)
+    }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    of_sequences(tmp_path / "data" / "test_data_set_0")
+    (tmp_path / "data" / "test_data_set_0" / "input_1.pb").unlink()
+    report = onnxtool.optimize(tmp_path / "m.onnx", tmp_path / "o.onnx", data=tmp_path / "data", bench=False)
+    assert report.ok and "Identity" not in {n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node}
+    assert onnxtool.compare(tmp_path / "m.onnx", tmp_path / "o.onnx", data=tmp_path / "data").ok

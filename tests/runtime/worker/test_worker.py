@@ -19,9 +19,9 @@ from onnx import ModelProto, parser
 pytest.importorskip("fcntl")
 
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
-from onnxtool.runtime.runner import OnnxRunner, OutOfTableError, Runner
+from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.worker.channel import _loads
-from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.worker import Worker
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> m '
