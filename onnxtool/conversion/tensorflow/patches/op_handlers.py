@@ -13,7 +13,8 @@ from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, log1p
 
 # As onnx.TensorProto counts them.
-FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE, UINT64 = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 13
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
+UINT32, UINT64 = 12, 13
 _FLOATS = (FLOAT, FLOAT16, DOUBLE)
 _SIGNED = (INT8, INT16, INT32, INT64)
 # The runtime's Where has no kernel for the types of the first row; those of the second hold their values.
@@ -225,6 +226,18 @@ def _floor_mod(write: OperatorWriter) -> None:
     alike = write.add("Equal", *(write.add("Less", value, zero) for value in (rest, y)))
     stays = write.add("Or", write.add("Equal", rest, zero), alike)
     write.give("Where", stays, rest, write.add("Add", rest, y))
+
+
+def _compared(kind: str) -> Handler:
+    """A comparison in the type that the operands have; short integers in one that the runtime compares."""
+
+    def handler(write: OperatorWriter) -> None:
+        kinds = [write.graph.get_dtype(v) for v in write.inputs]
+        wide = {UINT8: INT32, INT8: INT32, UINT16: INT32, INT16: INT32, FLOAT16: FLOAT, UINT32: INT64}.get(kinds[0])
+        wide = wide if kinds[0] == kinds[1] else INT64  # the count of a loop beside its limit
+        write.give(kind, *(v if wide is None else write.cast(v, wide) for v in write.inputs))
+
+    return handler
 
 
 def _matrix_band(write: OperatorWriter) -> None:
@@ -527,6 +540,15 @@ PATCHES = {
         for name in ("UnsortedSegmentSum", "UnsortedSegmentProd")
     },
     "Atan2": _wrong("Atan2", 9, _written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
+    **{
+        name: _wrong(name, 13, _compared(kind), f"tf2onnx 1.17's {name} compares integers as float32")
+        for name, kind in {
+            "Less": "Less",
+            "Greater": "Greater",
+            "LessEqual": "LessOrEqual",
+            "GreaterEqual": "GreaterOrEqual",
+        }.items()
+    },
     "MatrixBandPart": _wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
     "FloorMod": _wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
 }
