@@ -31,11 +31,13 @@ class TracedTensor:
         example: TensorFlow's, at the sizes of the trace.
         name: in the ONNX graph; "" before it is used there.
         known: depends on no input and on no weight.
+        fixed: depends on no input.
     """
 
     example: Any
     name: str = ""
     known: bool = False
+    fixed: bool = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,7 +83,7 @@ class TraceWriter:
 
     def input(self, name: str, example: Any) -> TracedTensor:
         """An input of the graph."""
-        found = TracedTensor(example, name)
+        found = TracedTensor(example, name, fixed=False)
         self._begins.append(_described(name, found))
         return found
 

@@ -8,7 +8,7 @@ those that inputs or weights reach.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ def operator_trace(
         inputs, outputs: their names.
 
     Returns:
-        A graph whose initializers are the variables and constants, bit by bit.
+        A graph whose initializers are the variables and constants, bit by bit. What TensorFlow itself computes of
+        these, which its converter folds, stands at the values of the nodes.
 
     Raises:
         UnsupportedError: in one line: a loop that the data ends, or an operation without a form here.
@@ -66,21 +67,33 @@ def operator_trace(
                 given[tensor.name] = writer.input(spec.name, tf.constant(array))
             for outside, inside in graph.captures:
                 given[inside.name] = TracedTensor(outside, known=outside.dtype not in (tf.resource, tf.variant))
-            results = _Walk(writer).graph(graph, given)
+            walk = _Walk(writer)
+            results = walk.graph(graph, given)
             ends = [r for r in results if isinstance(r, TracedTensor) and r.example.dtype != tf.resource]
             model = writer.model(list(zip((s.name for s in outputs), ends, strict=True)))
     except OnnxToolError:
         raise
     except Exception as error:
         raise UnsupportedError(f"its graph cannot be written down: {one_line(error, 120)}") from error
-    return ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    trace = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    for node in trace.graph:
+        for value in node.outputs:
+            if value.name in walk.made:
+                value.const_value = ir.tensor(walk.made[value.name])
+    return trace
 
 
 @dataclass
 class _Walk:
-    """Follows a graph and the functions that it calls."""
+    """Follows a graph and the functions that it calls.
+
+    Attributes:
+        writer: of the nodes.
+        made: what TensorFlow computes of weights and constants alone, by the names of the nodes.
+    """
 
     writer: TraceWriter
+    made: dict[str, np.ndarray] = field(default_factory=dict)
 
     def graph(self, graph: Any, env: dict[str, Item]) -> list[Item]:
         """Its outputs; `env` has its inputs by name."""
@@ -152,8 +165,10 @@ class _Walk:
         except Exception as error:
             why = f" ({one_line(error, 80)})" if error.args else ""
             raise UnsupportedError(f"operation {kind} has no exact form here{why}") from error
-        known = all(i.known for i in inputs)
-        return [TracedTensor(e, n, known) for e, n in zip(examples, names, strict=True)]
+        known, fixed = (all(getattr(i, n) for i in inputs) for n in ("known", "fixed"))
+        if fixed:
+            self.made |= {n: np.asarray(e) for e, n in zip(examples, names, strict=True) if e.dtype.is_floating}
+        return [TracedTensor(e, n, known, fixed) for e, n in zip(examples, names, strict=True)]
 
 
 def _is_exact(kind: str, examples: Sequence[Any]) -> bool:

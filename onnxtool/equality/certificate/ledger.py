@@ -82,14 +82,15 @@ class Constants:
 
     Args:
         model: with the data of its weights.
+        made: what the framework of the model computes of its constants, by the names of values, where that is known.
 
     Attributes:
         nodes: those with constant inputs alone, and those that are added: weights with the steps after them taken in.
         known: the numbers by name.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = model
+    def __init__(self, model: onnx.ModelProto, made: Mapping[str, Array] | None = None) -> None:
+        self.model, self._made = model, made or {}
         self.literal = constants_of(model)
         self.known = {name: _literal(a) for name, a in self.literal.items()}
         self._types = {name: a.dtype for name, a in self.literal.items()}
@@ -178,7 +179,8 @@ class Constants:
                 else:
                     with np.errstate(all="ignore"):
                         pair.append(self._interpreter.by_reference(node.op_type, list(values), attributes).data)
-            return _wide(pair[0]), _wide(pair[1].astype(dtype))
+            own = self._made.get(node.output[0])
+            return _wide(pair[0]), _wide(pair[1].astype(dtype) if own is None else own)
 
         try:
             if node.op_type in _SINGLE and all(k is not None and k.floats for k in inputs):
@@ -227,6 +229,10 @@ class Constants:
                     found = _Linear(f"{node.output[-1]}.weights", None, (-1,), 1, 1)
                 elif node.op_type in ("Cast", "Identity") and node.input[0] in states:
                     found = states[node.input[0]]
+                elif node.op_type == "Transpose" and node.input[0] in states:
+                    state, perm = states[node.input[0]], list(node.attribute[0].ints) if node.attribute else []
+                    place = len(perm) - state.rank  # of the channels
+                    found = replace(state, rank=len(perm) - perm.index(place)) if place in perm else None
                 elif node.op_type in _AFFINE and node.domain == "":
                     found = self._step(node, states)
                 else:
