@@ -194,7 +194,7 @@ MOVES: dict[str, slice] = {
     "ConcatV2": slice(-1),
     "TensorScatterUpdate": slice(0, 3, 2),
 }  # fmt: skip
-_FILLED = {"PadV2": 2}
+_FILLED = {"PadV2": 2, "MatrixDiagPartV3": 2, "MatrixDiagV3": 4}
 
 
 def _moved(w: TraceWriter, operation: Any, inputs: Sequence[TracedTensor]) -> list[str] | None:

@@ -108,6 +108,9 @@ class Constants:
             else:
                 self._add(node)
         self._follow()
+        for name, known in [*self.known.items()]:
+            if known.floats and len(known.shape) == 2 and known.shape[0] == known.shape[1] > 1:
+                self._emit("Transpose", (name,))
 
     def elements(self, field: Field, names: Collection[str]) -> dict[str, Array]:
         """Some of them in a field."""
@@ -183,7 +186,9 @@ class Constants:
             return _wide(pair[0]), _wide(pair[1].astype(dtype) if own is None else own)
 
         try:
-            if node.op_type in _SINGLE and all(k is not None and k.floats for k in inputs):
+            if node.op_type == "Transpose" and not attributes and inputs[0] is not None:
+                known = Known(inputs[0].shape[::-1], inputs[0].floats, True, made)
+            elif node.op_type in _SINGLE and all(k is not None and k.floats for k in inputs):
                 shape, floats = np.broadcast_shapes(*(k.shape for k in inputs if k is not None)), True
                 same = inputs[0] if node.op_type == "Identity" else None
                 known = Known(shape, floats, True, made if same is None else lambda: (same.number, same.stepwise))
@@ -464,9 +469,11 @@ def _both(known: Known) -> tuple[Array, Array]:
 
 
 def orders(array: Array, beside: Array) -> list[Array]:
-    """A flat array as it is, and transposed where the other one has the transposed shape."""
+    """A flat array as it is, and transposed where the other one has the transposed shape; of a square one the shape
+    does not tell, so that its transpose is a constant of its own.
+    """
     found = [array.reshape(-1)]
-    if array.ndim == beside.ndim == 2 and array.shape == beside.shape[::-1]:
+    if array.ndim == beside.ndim == 2 and array.shape == beside.shape[::-1] != array.shape:
         found.append(array.T.reshape(-1))
     return found
 

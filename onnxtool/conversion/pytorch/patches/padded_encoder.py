@@ -46,7 +46,7 @@ def _forward(
         padded = src_key_padding_mask != 0
         left = torch.ones((), dtype=torch.bool)
         if getattr(encoder, "mask_check", True):  # a mask with a gap takes the other way
-            left = (padded[:, 1:] | ~padded[:, :-1]).all()
+            left = (padded[:, :-1] & ~padded[:, 1:]).sum() == 0  # not any(): the exporters' form is wrong of nothing
         output = torch.where((padded & left)[:, :, None], 0.0, output)
     return output if norm is None else norm(output)
 
