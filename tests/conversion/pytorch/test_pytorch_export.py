@@ -413,6 +413,7 @@ def test_no_local_path_stays_in_the_file(converted: Callable[..., Conversion], e
     data = converted(
         "Attending" if exporter == "dynamo" else "Recurrent",
         {"x": ("b", "s", 16 if exporter == "dynamo" else 5)},
+        exporter=exporter,
     ).path.read_bytes()
     for trace in (b"stack_trace", b".py", str(Path.cwd()).encode(), b"onnxtool_source", b"site-packages"):
         assert trace not in data.replace(b"torch_models.py:", b""), trace
@@ -654,7 +655,7 @@ def test_padded_places_of_an_encoder_are_zero_as_in_torch(tmp_path: Path) -> Non
     torch.manual_seed(0)
     encoder = Encoder().eval()
     report = convert(
-        encoder, tmp_path / "out.onnx", exporter=exporter,
+        encoder, tmp_path / "out.onnx",
         input_shapes={"x": ("batch", "n", 8), "mask": ("batch", "n")}, input_dtypes={"mask": "bool"},
     )  # fmt: skip
     assert report.written, report.comparison
