@@ -114,10 +114,6 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
         PATCHES[name]: partial(agrees, lambda x, f=function: f(x, tf.roll(x, 1, 1)), LARGE)
         for name, function in {"Less": tf.less, "Greater": tf.greater}.items()
     },
-    **{
-        PATCHES[name]: partial(agrees, lambda x, f=function: f(x, tf.roll(x, 1, 1)), LARGE.astype(np.int16))
-        for name, function in {"LessEqual": tf.less_equal, "GreaterEqual": tf.greater_equal}.items()
-    },
     PATCHES["MatrixBandPart"]: lambda folder: agrees(
         lambda x: tf.linalg.band_part(tf.exp(tf.stack([x * 1e3, x], 1)), 0, 1), SIGNS, folder
     ),

@@ -541,13 +541,8 @@ PATCHES = {
     },
     "Atan2": _wrong("Atan2", 9, _written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
     **{
-        name: _wrong(name, 13, _compared(kind), f"tf2onnx 1.17's {name} compares integers as float32")
-        for name, kind in {
-            "Less": "Less",
-            "Greater": "Greater",
-            "LessEqual": "LessOrEqual",
-            "GreaterEqual": "GreaterOrEqual",
-        }.items()
+        name: _wrong(name, 13, _compared(name), f"tf2onnx 1.17's {name} compares integers as float32")
+        for name in ("Less", "Greater")
     },
     "MatrixBandPart": _wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
     "FloorMod": _wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
