@@ -15,6 +15,8 @@ import numpy as np
 import onnx
 import tensorflow as tf
 from onnx import helper, numpy_helper
+from tensorflow.python.eager import context
+from tensorflow.python.eager.execute import quick_execute
 
 OPSET = 22
 
@@ -24,7 +26,7 @@ class UnknownOperationError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class TracedTensor:
+class GraphTensor:
     """A tensor of the trace.
 
     Attributes:
@@ -65,7 +67,25 @@ class TracedTensor:
         return np.asarray(self.example).reshape(-1).tolist()
 
 
-class TraceWriter:
+def run(operation: Any, inputs: Sequence[Any], kinds: Sequence[tuple[str, Any]] = ()) -> list[Any]:
+    """What TensorFlow's own kernel gives.
+
+    Args:
+        operation: of a graph.
+        inputs: eager tensors.
+        kinds: type attributes that are others than the operation's.
+    """
+    attributes: list[Any] = []
+    for declared in operation.op_def.attr:
+        value = dict(kinds).get(declared.name) or operation.get_attr(declared.name)
+        several = isinstance(value, list)
+        plain = [v.as_datatype_enum if isinstance(v, tf.DType) else v for v in (value if several else [value])]
+        attributes += [declared.name, plain if several else plain[0]]
+    count = len(operation.outputs)
+    return list(quick_execute(operation.type, count, list(inputs), tuple(attributes), context.context()))
+
+
+class GraphWriter:
     """Collects nodes and initializers.
 
     Attributes:
@@ -81,9 +101,9 @@ class TraceWriter:
         self._initializers: list[onnx.TensorProto] = []
         self._weights: dict[int, tuple[Any, str]] = {}
 
-    def input(self, name: str, example: Any) -> TracedTensor:
+    def input(self, name: str, example: Any) -> GraphTensor:
         """An input of the graph."""
-        found = TracedTensor(example, name, fixed=False)
+        found = GraphTensor(example, name, fixed=False)
         self._begins.append(_described(name, found))
         return found
 
@@ -99,13 +119,13 @@ class TraceWriter:
         """int64 numbers."""
         return self.constant(np.asarray(values, np.int64))
 
-    def add(self, kind: str, *inputs: TracedTensor | str, outputs: int = 1, **attributes: Any) -> Any:
+    def add(self, kind: str, *inputs: GraphTensor | str, outputs: int = 1, **attributes: Any) -> Any:
         """A node; the name of its output, or of several."""
         names = [f"value_{len(self._nodes)}_{k}" for k in range(outputs)]
         self._nodes.append(helper.make_node(kind, [self.name(i) for i in inputs], names, **attributes))
         return names[0] if outputs == 1 else names
 
-    def name(self, value: TracedTensor | str) -> str:
+    def name(self, value: GraphTensor | str) -> str:
         """In the graph; of a constant or a weight it is entered at its first use."""
         if isinstance(value, str):
             return value
@@ -121,15 +141,15 @@ class TraceWriter:
         value = self._operation.get_attr(name)
         return value.decode() if isinstance(value, bytes) else value
 
-    def cast(self, value: TracedTensor | str, dtype: Any) -> str:
+    def cast(self, value: GraphTensor | str, dtype: Any) -> str:
         """In another type."""
         return str(self.add("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
 
-    def reshape(self, value: TracedTensor | str, shape: Sequence[int]) -> str:
+    def reshape(self, value: GraphTensor | str, shape: Sequence[int]) -> str:
         """In another shape."""
         return str(self.add("Reshape", value, self.ints(list(shape)), allowzero=1))
 
-    def written(self, operation: Any, inputs: Sequence[TracedTensor], examples: Sequence[Any]) -> list[str]:
+    def written(self, operation: Any, inputs: Sequence[GraphTensor], examples: Sequence[Any]) -> list[str]:
         """The nodes of an operation; names of its outputs.
 
         Raises:
@@ -149,7 +169,7 @@ class TraceWriter:
                     raise UnknownOperationError(f"with {declared.name}")
         return [found] if isinstance(found, str) else list(found)
 
-    def model(self, outputs: Sequence[tuple[str, TracedTensor]]) -> onnx.ModelProto:
+    def model(self, outputs: Sequence[tuple[str, GraphTensor]]) -> onnx.ModelProto:
         """The graph of all nodes."""
         ends = []
         for name, result in outputs:
@@ -159,7 +179,7 @@ class TraceWriter:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
 
 
-def _described(name: str, value: TracedTensor) -> onnx.ValueInfoProto:
+def _described(name: str, value: GraphTensor) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype)), value.shape)
 
 
@@ -197,10 +217,8 @@ MOVES: dict[str, slice] = {
 _FILLED = {"PadV2": 2, "MatrixDiagPartV3": 2, "MatrixDiagV3": 4}
 
 
-def _moved(w: TraceWriter, operation: Any, inputs: Sequence[TracedTensor]) -> list[str] | None:
+def _moved(w: GraphWriter, operation: Any, inputs: Sequence[GraphTensor]) -> list[str] | None:
     """A gather of the elements' places, as TensorFlow moves them; None where the data decides how."""
-    from onnxtool.conversion.tensorflow.operator_trace import run
-
     kind, held = operation.type, range(len(inputs))[MOVES[operation.type]]
     fill = _FILLED.get(kind)
     if not all(v.known for k, v in enumerate(inputs) if k not in held and k != fill):
@@ -275,78 +293,78 @@ OPERATORS |= {
 
 
 @_operation("SquaredDifference")
-def _squared_difference(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> str:
+def _squared_difference(w: GraphWriter, x: GraphTensor, y: GraphTensor) -> str:
     apart = w.add("Sub", x, y)
     return str(w.add("Mul", apart, apart))
 
 
 @_operation("FloorMod")
-def _remainder(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> str:
+def _remainder(w: GraphWriter, x: GraphTensor, y: GraphTensor) -> str:
     if w.result.dtype.is_floating:
         raise UnknownOperationError("of floats")
     return str(w.add("Mod", x, y))
 
 
 @_operation("FloorDiv")
-def _quotient(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> str:
+def _quotient(w: GraphWriter, x: GraphTensor, y: GraphTensor) -> str:
     if not w.result.dtype.is_floating:
         raise UnknownOperationError("of integers")
     return str(w.add("Floor", w.add("Div", x, y)))
 
 
 @_operation("Cast")
-def _cast(w: TraceWriter, x: TracedTensor) -> str:
+def _cast(w: GraphWriter, x: GraphTensor) -> str:
     return w.cast(x, w.result.dtype.as_numpy_dtype)
 
 
 @_operation("Select")
-def _select(w: TraceWriter, condition: TracedTensor, x: TracedTensor, y: TracedTensor) -> str:
+def _select(w: GraphWriter, condition: GraphTensor, x: GraphTensor, y: GraphTensor) -> str:
     if condition.rank == 1 and x.rank > 1:
         return str(w.add("Where", w.reshape(condition, [-1, *[1] * (x.rank - 1)]), x, y))
     return str(w.add("Where", condition, x, y))
 
 
 @_operation("BiasAdd")
-def _bias(w: TraceWriter, x: TracedTensor, bias: TracedTensor) -> str:
+def _bias(w: GraphWriter, x: GraphTensor, bias: GraphTensor) -> str:
     if w.attribute("data_format").startswith("NC"):
         return str(w.add("Add", x, w.reshape(bias, [-1, *[1] * (x.rank - 2)])))
     return str(w.add("Add", x, bias))
 
 
-def _transposed(w: TraceWriter, x: TracedTensor | str, rank: int, turn: bool) -> TracedTensor | str:
+def _transposed(w: GraphWriter, x: GraphTensor | str, rank: int, turn: bool) -> GraphTensor | str:
     """The last two dims the other way round, if they are to be."""
     return w.add("Transpose", x, perm=[*range(rank - 2), rank - 1, rank - 2]) if turn else x
 
 
 @_operation("MatMul")
-def _matmul(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> str:
+def _matmul(w: GraphWriter, x: GraphTensor, y: GraphTensor) -> str:
     turned = (_transposed(w, v, 2, w.attribute(n)) for v, n in ((x, "transpose_a"), (y, "transpose_b")))
     return str(w.add("MatMul", *turned))
 
 
 @_operation("BatchMatMulV2", "BatchMatMulV3", "BatchMatMul")
-def _batch_matmul(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> str:
+def _batch_matmul(w: GraphWriter, x: GraphTensor, y: GraphTensor) -> str:
     return str(w.add("MatMul", *(_transposed(w, v, v.rank, w.attribute(n)) for v, n in ((x, "adj_x"), (y, "adj_y")))))
 
 
 @_operation("Einsum")
-def _einsum(w: TraceWriter, *x: TracedTensor) -> str:
+def _einsum(w: GraphWriter, *x: GraphTensor) -> str:
     return str(w.add("Einsum", *x, equation=w.attribute("equation").replace(" ", "")))
 
 
-def _spatial(w: TraceWriter, values: Sequence[int]) -> list[int]:
+def _spatial(w: GraphWriter, values: Sequence[int]) -> list[int]:
     """Of numbers for each dim, those of the spatial dims."""
     return list(values[2:] if w.attribute("data_format").startswith("NC") else values[1:-1])
 
 
-def _channels_first(w: TraceWriter, x: TracedTensor, back: bool = False) -> tuple[int, ...] | None:
+def _channels_first(w: GraphWriter, x: GraphTensor, back: bool = False) -> tuple[int, ...] | None:
     """The perm that brings channels to axis 1 (or back); None where they are there."""
     if w.attribute("data_format").startswith("NC"):
         return None
     return (0, *range(2, x.rank), 1) if back else (0, x.rank - 1, *range(1, x.rank - 1))
 
 
-def _in_channels_first(w: TraceWriter, x: TracedTensor, write: Callable[[TracedTensor | str], str]) -> str:
+def _in_channels_first(w: GraphWriter, x: GraphTensor, write: Callable[[GraphTensor | str], str]) -> str:
     """What a node with channels in axis 1 gives, in the operation's own layout."""
     there, back = _channels_first(w, x), _channels_first(w, x, back=True)
     found = write(x if there is None else w.add("Transpose", x, perm=there))
@@ -354,7 +372,7 @@ def _in_channels_first(w: TraceWriter, x: TracedTensor, write: Callable[[TracedT
 
 
 def _pads(
-    w: TraceWriter, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    w: GraphWriter, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[int]:
     """Before each spatial dim, then behind each."""
     padding = w.attribute("padding")
@@ -371,7 +389,7 @@ def _pads(
 
 
 @_operation("Conv2D", "Conv3D", "DepthwiseConv2dNative")
-def _convolution(w: TraceWriter, x: TracedTensor, weight: TracedTensor) -> str:
+def _convolution(w: GraphWriter, x: GraphTensor, weight: GraphTensor) -> str:
     size = _spatial(w, x.shape)
     kernel, rank = list(weight.shape[:-2]), len(size)
     strides, dilations = (_spatial(w, w.attribute(n)) for n in ("strides", "dilations"))
@@ -390,7 +408,7 @@ def _convolution(w: TraceWriter, x: TracedTensor, weight: TracedTensor) -> str:
 
 
 @_operation("Conv2DBackpropInput", "Conv3DBackpropInputV2")
-def _transposed_convolution(w: TraceWriter, size: TracedTensor, weight: TracedTensor, x: TracedTensor) -> str:
+def _transposed_convolution(w: GraphWriter, size: GraphTensor, weight: GraphTensor, x: GraphTensor) -> str:
     wanted, kernel = _spatial(w, size.numbers()), list(weight.shape[:-2])
     strides, dilations = (_spatial(w, w.attribute(n)) for n in ("strides", "dilations"))
     pads, rank = _pads(w, wanted, kernel, strides, dilations), len(kernel)
@@ -408,7 +426,7 @@ def _transposed_convolution(w: TraceWriter, size: TracedTensor, weight: TracedTe
 
 
 @_operation("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
-def _pool(w: TraceWriter, x: TracedTensor) -> str:
+def _pool(w: GraphWriter, x: GraphTensor) -> str:
     kernel, strides = (_spatial(w, w.attribute(n)) for n in ("ksize", "strides"))
     if len(kernel) != x.rank - 2 or [*w.attribute("ksize"), *w.attribute("strides")].count(1) < 4:
         raise UnknownOperationError("over channels or rows")
@@ -418,7 +436,7 @@ def _pool(w: TraceWriter, x: TracedTensor) -> str:
 
 
 @_operation("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
-def _batch_norm(w: TraceWriter, x: TracedTensor, *parameters: TracedTensor) -> list[str]:
+def _batch_norm(w: GraphWriter, x: GraphTensor, *parameters: GraphTensor) -> list[str]:
     if w.attribute("is_training"):
         raise UnknownOperationError("in training")
     epsilon = w.attribute("epsilon")
@@ -427,7 +445,7 @@ def _batch_norm(w: TraceWriter, x: TracedTensor, *parameters: TracedTensor) -> l
 
 
 def _reduced(kind: str, whole: bool = False) -> Writer:
-    def write(w: TraceWriter, x: TracedTensor, axes: TracedTensor) -> Any:
+    def write(w: GraphWriter, x: GraphTensor, axes: GraphTensor) -> Any:
         keep, listed = int(w.attribute("keep_dims")), w.ints([a % max(x.rank, 1) for a in axes.numbers()])
         if not axes.numbers() or not x.rank:
             return w.add("Identity", x)
@@ -443,7 +461,7 @@ OPERATORS |= {"All": _reduced("ReduceMin", whole=True), "Any": _reduced("ReduceM
 
 
 def _arg(kind: str) -> Writer:
-    def write(w: TraceWriter, x: TracedTensor, axis: TracedTensor) -> str:
+    def write(w: GraphWriter, x: GraphTensor, axis: GraphTensor) -> str:
         found = w.add(kind, x, axis=axis.numbers()[0] % x.rank, keepdims=0)
         return w.cast(found, w.result.dtype.as_numpy_dtype)
 
@@ -454,30 +472,30 @@ OPERATORS |= {"ArgMax": _arg("ArgMax"), "ArgMin": _arg("ArgMin")}
 
 
 @_operation("TopKV2")
-def _largest(w: TraceWriter, x: TracedTensor, count: TracedTensor) -> list[str]:
+def _largest(w: GraphWriter, x: GraphTensor, count: GraphTensor) -> list[str]:
     values, places = w.add("TopK", x, w.ints(count.numbers()), outputs=2, axis=-1, sorted=int(w.attribute("sorted")))
     return [values, w.cast(places, np.int32)]
 
 
 @_operation("Cumsum")
-def _cumsum(w: TraceWriter, x: TracedTensor, axis: TracedTensor) -> str:
+def _cumsum(w: GraphWriter, x: GraphTensor, axis: GraphTensor) -> str:
     exclusive, reverse = (int(w.attribute(n)) for n in ("exclusive", "reverse"))
     return str(w.add("CumSum", x, w.ints(axis.numbers()[0] % x.rank), exclusive=exclusive, reverse=reverse))
 
 
 @_operation("GatherV2")
-def _gather(w: TraceWriter, table: TracedTensor, indices: TracedTensor, axis: TracedTensor) -> str:
+def _gather(w: GraphWriter, table: GraphTensor, indices: GraphTensor, axis: GraphTensor) -> str:
     return str(w.add("Gather", table, indices, axis=axis.numbers()[0] % table.rank))
 
 
 @_operation("ResourceGather")
-def _read_rows(w: TraceWriter, variable: TracedTensor, indices: TracedTensor) -> str:
+def _read_rows(w: GraphWriter, variable: GraphTensor, indices: GraphTensor) -> str:
     table = tf.raw_ops.ReadVariableOp(resource=variable.example, dtype=w.result.dtype)
     return str(w.add("Gather", w.constant(np.asarray(table)), indices, axis=0))
 
 
 @_operation("OneHot")
-def _one_hot(w: TraceWriter, indices: TracedTensor, depth: TracedTensor, on: TracedTensor, off: TracedTensor) -> str:
+def _one_hot(w: GraphWriter, indices: GraphTensor, depth: GraphTensor, on: GraphTensor, off: GraphTensor) -> str:
     axis = w.attribute("axis") % (indices.rank + 1)
     count = depth.numbers()[0]
     classes = w.ints(np.arange(count).reshape([count if k == axis else 1 for k in range(indices.rank + 1)]))
@@ -486,7 +504,7 @@ def _one_hot(w: TraceWriter, indices: TracedTensor, depth: TracedTensor, on: Tra
 
 
 @_operation("ResizeBilinear")
-def _bilinear(w: TraceWriter, image: TracedTensor, size: TracedTensor) -> str:
+def _bilinear(w: GraphWriter, image: GraphTensor, size: GraphTensor) -> str:
     aligned, half = w.attribute("align_corners"), w.attribute("half_pixel_centers")
     mode = "align_corners" if aligned else "half_pixel" if half else "asymmetric"
     sizes = w.ints([image.shape[0], image.shape[3], *size.numbers()])

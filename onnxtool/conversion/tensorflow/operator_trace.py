@@ -16,16 +16,16 @@ import onnx
 import onnx_ir as ir
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.eager.execute import quick_execute
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.conversion.tensorflow.graph_operators import (
     MOVES,
     OPERATORS,
-    TracedTensor,
-    TraceWriter,
+    GraphTensor,
+    GraphWriter,
     UnknownOperationError,
+    run,
 )
 from onnxtool.errors import OnnxToolError, UnsupportedError, one_line
 from onnxtool.model.spec import TensorSpec
@@ -38,7 +38,7 @@ _SAME = frozenset(
 _CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
 _SIZES = frozenset(("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"))
 _CHANGES = ("Assign", "ResourceScatter", "ResourceApply")  # of variables
-Item = TracedTensor | list[TracedTensor | None]
+Item = GraphTensor | list[GraphTensor | None]
 
 
 def operator_trace(
@@ -58,7 +58,7 @@ def operator_trace(
     Raises:
         UnsupportedError: in one line: a loop that the data ends, or an operation without a form here.
     """
-    writer = TraceWriter()
+    writer = GraphWriter()
     graph = concrete.graph
     try:
         with quiet(), tf.device("/cpu:0"):
@@ -66,10 +66,10 @@ def operator_trace(
             for tensor, spec, array in zip(graph.inputs, inputs, arrays, strict=False):  # what is captured follows
                 given[tensor.name] = writer.input(spec.name, tf.constant(array))
             for outside, inside in graph.captures:
-                given[inside.name] = TracedTensor(outside, known=outside.dtype not in (tf.resource, tf.variant))
-            walk = _Walk(writer)
+                given[inside.name] = GraphTensor(outside, known=outside.dtype not in (tf.resource, tf.variant))
+            walk = _GraphWalk(writer)
             results = walk.graph(graph, given)
-            ends = [r for r in results if isinstance(r, TracedTensor) and r.example.dtype != tf.resource]
+            ends = [r for r in results if isinstance(r, GraphTensor) and r.example.dtype != tf.resource]
             model = writer.model(list(zip((s.name for s in outputs), ends, strict=True)))
     except OnnxToolError:
         raise
@@ -84,7 +84,7 @@ def operator_trace(
 
 
 @dataclass
-class _Walk:
+class _GraphWalk:
     """Follows a graph and the functions that it calls.
 
     Attributes:
@@ -92,7 +92,7 @@ class _Walk:
         made: what TensorFlow computes of weights and constants alone, by the names of the nodes.
     """
 
-    writer: TraceWriter
+    writer: GraphWriter
     made: dict[str, np.ndarray] = field(default_factory=dict)
 
     def graph(self, graph: Any, env: dict[str, Item]) -> list[Item]:
@@ -121,7 +121,7 @@ class _Walk:
         if kind in _SAME:
             return inputs
         if kind == "Const":
-            return [TracedTensor(tf.constant(tf.make_ndarray(operation.get_attr("value"))), known=True)]
+            return [GraphTensor(tf.constant(tf.make_ndarray(operation.get_attr("value"))), known=True)]
         if kind in _CALLS:
             return self._function(operation.get_attr("f").name, inputs)
         if kind in ("If", "StatelessIf"):
@@ -133,7 +133,7 @@ class _Walk:
             return [_LISTS[kind](self.writer, *inputs)]
         return self._called(operation, inputs)
 
-    def _decided(self, condition: TracedTensor, what: str) -> bool:
+    def _decided(self, condition: GraphTensor, what: str) -> bool:
         if not condition.known:
             raise UnsupportedError(f"{what} of its graph is decided by the data")
         return bool(condition.example.numpy())
@@ -142,13 +142,13 @@ class _Walk:
         test, body = operation.get_attr("cond").name, operation.get_attr("body").name
         for _ in range(_MOST_STEPS):
             condition = self._function(test, state)[0]
-            assert isinstance(condition, TracedTensor)
+            assert isinstance(condition, GraphTensor)
             if not self._decided(condition, "the end of a loop"):
                 return state
             state = self._function(body, state)
         raise UnsupportedError(f"a loop of more than {_MOST_STEPS} steps")
 
-    def _called(self, operation: Any, inputs: Sequence[TracedTensor]) -> Sequence[Item]:
+    def _called(self, operation: Any, inputs: Sequence[GraphTensor]) -> Sequence[Item]:
         """What an operation gives: numbers where no input or weight reaches it, else a node."""
         kind, writer = operation.type, self.writer
         if operation.op_def.is_stateful and kind not in ("ReadVariableOp", "ResourceGather"):
@@ -156,9 +156,9 @@ class _Walk:
         try:
             examples = run(operation, [i.example for i in inputs])
             if kind in _SIZES or (all(i.known for i in inputs) and _is_exact(kind, examples)):
-                return [TracedTensor(e, known=True) for e in examples]
+                return [GraphTensor(e, known=True) for e in examples]
             if kind == "ReadVariableOp":
-                return [TracedTensor(examples[0])]
+                return [GraphTensor(examples[0])]
             if kind not in OPERATORS and kind not in MOVES:
                 raise UnknownOperationError
             names = writer.written(operation, inputs, examples)
@@ -168,7 +168,7 @@ class _Walk:
         known, fixed = (all(getattr(i, n) for i in inputs) for n in ("known", "fixed"))
         if fixed:
             self.made |= {n: np.asarray(e) for e, n in zip(examples, names, strict=True) if e.dtype.is_floating}
-        return [TracedTensor(e, n, known, fixed) for e, n in zip(examples, names, strict=True)]
+        return [GraphTensor(e, n, known, fixed) for e, n in zip(examples, names, strict=True)]
 
 
 def _is_exact(kind: str, examples: Sequence[Any]) -> bool:
@@ -187,51 +187,31 @@ def _is_whole(numbers: np.ndarray) -> bool:
     return bool((np.rint(numbers) == numbers).all() and (np.abs(numbers) < _EXACT).all())
 
 
-def run(operation: Any, inputs: Sequence[Any], kinds: Sequence[tuple[str, Any]] = ()) -> list[Any]:
-    """What TensorFlow's own kernel gives.
-
-    Args:
-        operation: of a graph.
-        inputs: eager tensors.
-        kinds: type attributes that are others than the operation's.
-    """
-    attributes: list[Any] = []
-    for declared in operation.op_def.attr:
-        value = dict(kinds).get(declared.name) or operation.get_attr(declared.name)
-        several = isinstance(value, list)
-        plain = [v.as_datatype_enum if isinstance(v, tf.DType) else v for v in (value if several else [value])]
-        attributes += [declared.name, plain if several else plain[0]]
-    count = len(operation.outputs)
-    return list(quick_execute(operation.type, count, list(inputs), tuple(attributes), context.context()))
-
-
-def _whole(value: TracedTensor) -> int:
+def _whole(value: GraphTensor) -> int:
     if not value.known:
         raise UnsupportedError("a place in a list of tensors is decided by the data")
     return int(value.example.numpy())
 
 
-def _of_tensor(write: TraceWriter, tensor: TracedTensor, _: TracedTensor) -> list[TracedTensor | None]:
+def _of_tensor(write: GraphWriter, tensor: GraphTensor, _: GraphTensor) -> list[GraphTensor | None]:
     axis = write.ints([0])
     return [
-        TracedTensor(
-            row, write.add("Squeeze", write.add("Gather", tensor, write.ints([k]), axis=0), axis), tensor.known
-        )
+        GraphTensor(row, write.add("Squeeze", write.add("Gather", tensor, write.ints([k]), axis=0), axis), tensor.known)
         for k, row in enumerate(tf.unstack(tensor.example))
     ]
 
 
-def _stacked(write: TraceWriter, items: list[TracedTensor | None], *_: TracedTensor) -> TracedTensor:
+def _stacked(write: GraphWriter, items: list[GraphTensor | None], *_: GraphTensor) -> GraphTensor:
     held = [i for i in items if i is not None]
     if not held or len(held) != len(items):
         raise UnsupportedError("a list of tensors is stacked before all are there")
     rows = [write.add("Unsqueeze", i, write.ints([0])) for i in held]
-    return TracedTensor(
+    return GraphTensor(
         tf.stack([i.example for i in held]), write.add("Concat", *rows, axis=0), all(i.known for i in held)
     )
 
 
-def _item(_: TraceWriter, items: list[TracedTensor | None], at: TracedTensor, *__: TracedTensor) -> TracedTensor:
+def _item(_: GraphWriter, items: list[GraphTensor | None], at: GraphTensor, *__: GraphTensor) -> GraphTensor:
     found = items[_whole(at)]
     if found is None:
         raise UnsupportedError("an item of a list of tensors is read before it is there")
@@ -239,8 +219,8 @@ def _item(_: TraceWriter, items: list[TracedTensor | None], at: TracedTensor, *_
 
 
 def _with_item(
-    _: TraceWriter, items: list[TracedTensor | None], at: TracedTensor, item: TracedTensor
-) -> list[TracedTensor | None]:
+    _: GraphWriter, items: list[GraphTensor | None], at: GraphTensor, item: GraphTensor
+) -> list[GraphTensor | None]:
     return [item if k == _whole(at) else old for k, old in enumerate(items)]
 
 
@@ -252,5 +232,5 @@ _LISTS: dict[str, Callable[..., Any]] = {
     "TensorListGetItem": _item,
     "TensorListSetItem": _with_item,
     "TensorListPushBack": lambda _, items, item: [*items, item],
-    "TensorListLength": lambda _, items: TracedTensor(tf.constant(len(items)), known=True),
+    "TensorListLength": lambda _, items: GraphTensor(tf.constant(len(items)), known=True),
 }

@@ -14,7 +14,7 @@ from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, log1p
 
 # As onnx.TensorProto counts them.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
-UINT32, UINT64 = 12, 13
+UINT64 = 13
 _FLOATS = (FLOAT, FLOAT16, DOUBLE)
 _SIGNED = (INT8, INT16, INT32, INT64)
 # The runtime's Where has no kernel for the types of the first row; those of the second hold their values.
@@ -229,12 +229,11 @@ def _floor_mod(write: OperatorWriter) -> None:
 
 
 def _compared(kind: str) -> Handler:
-    """A comparison in the type that the operands have; short integers in one that the runtime compares."""
+    """A comparison of floats as they are, and of integers in int64."""
 
     def handler(write: OperatorWriter) -> None:
-        kinds = [write.graph.get_dtype(v) for v in write.inputs]
-        wide = {UINT8: INT32, INT8: INT32, UINT16: INT32, INT16: INT32, FLOAT16: FLOAT, UINT32: INT64}.get(kinds[0])
-        wide = wide if kinds[0] == kinds[1] else INT64  # the count of a loop beside its limit
+        dtype = write.graph.get_dtype(write.inputs[0])
+        wide = {FLOAT16: FLOAT, FLOAT: None, DOUBLE: None, UINT64: None}.get(dtype, INT64)  # loops count in int64
         write.give(kind, *(v if wide is None else write.cast(v, wide) for v in write.inputs))
 
     return handler
