@@ -181,11 +181,15 @@ def load_source(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, 
 
 
 def _with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
-    """`options` with single fields replaced; the path of a sample is read, and dtypes may be words or numpy's.
+    """`options` with single fields replaced; the path of a sample is read, dtypes may be words or numpy's, and dims
+    alone stand for the only input.
 
     Raises:
         UsageError: no such option.
     """
+    shapes = settings.get("input_shapes")
+    if isinstance(shapes, (list, tuple)):  # of the only input
+        settings = {**settings, "input_shapes": {"": tuple(shapes)}}
     if settings.get("sample") is not None:
         settings = {**settings, "sample": open_sample(settings["sample"])}
     dtypes = settings.get("input_dtypes")

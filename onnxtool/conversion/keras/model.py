@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -83,11 +83,9 @@ class KerasModel(TracedModel, LayeredModel):
         with watched_layers(self.model, see):
             self._run(self.call, feeds)
 
-    def trace(self) -> Any:
+    def trace_at(self, signature: Sequence[Any]) -> Any:
         """As of the base."""
-        if self.concrete is None:
-            self.concrete = trace(self.model, self.call, self.signature())
-        return self.concrete
+        return trace(self.model, self.call, signature)
 
 
 def wrap(model: KerasLayer, form: str, notes: list[str], options: ConvertOptions) -> KerasModel:

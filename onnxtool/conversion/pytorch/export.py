@@ -10,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxtool.conversion.opset import target_opset
+from onnxtool.conversion.patches import applied
 from onnxtool.conversion.pytorch import export_errors as blame
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
@@ -17,6 +18,7 @@ from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators,
 from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
+from onnxtool.conversion.pytorch.patches import padded_encoder
 from onnxtool.conversion.pytorch.static_quantized import on_standard_steps, rounds_inside, steps_of
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
 from onnxtool.conversion.quiet import quiet
@@ -153,7 +155,7 @@ def _captured(
     shapes: tuple[dict[int, Any], ...],
     request: ExportRequest,
 ) -> ir.Model:
-    with recorded_guards() as guards:
+    with recorded_guards() as guards, applied((padded_encoder.PATCH,), flat, request.opset):
         exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
     graph: ir.Model = exported.model
     program = exported.exported_program

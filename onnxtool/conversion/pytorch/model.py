@@ -212,6 +212,8 @@ class TorchModel(LayeredModel):
             ResourceError: out of memory.
         """
         tensors = [tensor for _, tensor in self._forward(feeds)]
+        if len(tensors) != len(self.outputs):  # attention without weights for a batch without a row
+            raise InputError(f"the PyTorch model gives {len(tensors)} outputs here, not {len(self.outputs)}")
         return {s.name: to_numpy(t) for s, t in zip(self.outputs, tensors, strict=True)}
 
     def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
 from onnxtool.options.convert import ConvertOptions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 # Distinct sizes for dynamic dims, to see which output dim follows which input dim. Multiples of 32, for strides.
 _PROBE_SIZES = (32, 64, 96, 128, 160, 192)
@@ -109,12 +112,36 @@ class TracedModel(SourceModel):
     concrete: Any = None
 
     @abstractmethod
-    def trace(self) -> Any:
-        """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.
+    def trace_at(self, signature: Sequence[Any]) -> Any:
+        """The forward pass as a concrete TensorFlow function of inputs with these specs.
 
         Raises:
             InputError: the model cannot be called with inputs of these shapes.
         """
+
+    def trace(self) -> Any:
+        """The forward pass with the inputs' dynamic dims; traced once.
+
+        Raises:
+            InputError: as of `trace_at`.
+        """
+        if self.concrete is None:
+            self.concrete = self.trace_at(self.signature())
+        return self.concrete
+
+    def operator_trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
+        """The operations that the model's own code makes of inputs of these shapes.
+
+        Raises:
+            UnsupportedError: the data decides a loop or a branch, or an operation has no exact form.
+        """
+        import tensorflow as tf
+
+        from onnxtool.conversion.tensorflow.operator_trace import operator_trace
+
+        arrays = [np.asarray(feeds[s.name]) for s in self.inputs]
+        specs = [tf.TensorSpec(a.shape, tf.as_dtype(s.dtype)) for a, s in zip(arrays, self.inputs, strict=True)]
+        return operator_trace(self.trace_at(specs), arrays, self.inputs, self.outputs)
 
     def signature(self) -> list[Any]:
         """A tf.TensorSpec for each input."""
@@ -210,18 +237,15 @@ class TensorFlowModel(TracedModel):
         results = [tf.identity(r) for r in self.function(*arguments)]
         return [tf.transpose(r, TO_NCHW) if swaps(r.shape, self.nchw) else r for r in results]
 
-    def trace(self) -> Any:
+    def trace_at(self, signature: Sequence[Any]) -> Any:
         """As of the base."""
         import tensorflow as tf
 
-        if self.concrete is None:
-            with quiet():
-                try:
-                    function = tf.function(self.call, input_signature=self.signature(), autograph=False)
-                    self.concrete = function.get_concrete_function()
-                except Exception as error:
-                    raise InputError(f"the TensorFlow function cannot be traced: {reason(error)}") from error
-        return self.concrete
+        with quiet():
+            try:
+                return tf.function(self.call, input_signature=signature, autograph=False).get_concrete_function()
+            except Exception as error:
+                raise InputError(f"the TensorFlow function cannot be traced: {reason(error)}") from error
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass in TensorFlow.

@@ -173,6 +173,7 @@ def certify(
     names: tuple[str, str] = ("A", "B"),
     seconds: float = 30.0,
     most: int = 6,
+    made: Mapping[str, np.ndarray] | None = None,
 ) -> CertificateReport:
     """Decide whether two models are the same real function.
 
@@ -183,6 +184,7 @@ def certify(
         names: how they are called in the report.
         seconds: of this thread's processor time, so that a busy machine decides nothing; no further size is taken then.
         most: how many sizes.
+        made: what the framework of A computes of its constants by names of values, as of `Constants`.
 
     Returns:
         "certified", or "not tested" with the reason.
@@ -200,7 +202,7 @@ def certify(
     if len(a.graph.node) + len(b.graph.node) > _MOST_NODES:
         return done(reason=f"more than {_MOST_NODES:,} nodes")
     try:
-        constants = Constants(a)
+        constants = Constants(a, made)
         pair = _Pair(a, b, examples, constants, find_expressions(constants, b))
     except (NotCoveredError, *_EXHAUSTED) as error:
         return done(reason=f"not decided: {_cause(error)}")

@@ -82,14 +82,15 @@ class Constants:
 
     Args:
         model: with the data of its weights.
+        made: what the framework of the model computes of its constants, by the names of values, where that is known.
 
     Attributes:
         nodes: those with constant inputs alone, and those that are added: weights with the steps after them taken in.
         known: the numbers by name.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = model
+    def __init__(self, model: onnx.ModelProto, made: Mapping[str, Array] | None = None) -> None:
+        self.model, self._made = model, made or {}
         self.literal = constants_of(model)
         self.known = {name: _literal(a) for name, a in self.literal.items()}
         self._types = {name: a.dtype for name, a in self.literal.items()}
@@ -107,6 +108,9 @@ class Constants:
             else:
                 self._add(node)
         self._follow()
+        for name, known in [*self.known.items()]:
+            if known.floats and len(known.shape) == 2 and known.shape[0] == known.shape[1] > 1:
+                self._emit("Transpose", (name,))
 
     def elements(self, field: Field, names: Collection[str]) -> dict[str, Array]:
         """Some of them in a field."""
@@ -178,10 +182,13 @@ class Constants:
                 else:
                     with np.errstate(all="ignore"):
                         pair.append(self._interpreter.by_reference(node.op_type, list(values), attributes).data)
-            return _wide(pair[0]), _wide(pair[1].astype(dtype))
+            own = self._made.get(node.output[0])
+            return _wide(pair[0]), _wide(pair[1].astype(dtype) if own is None else own)
 
         try:
-            if node.op_type in _SINGLE and all(k is not None and k.floats for k in inputs):
+            if node.op_type == "Transpose" and not attributes and inputs[0] is not None:
+                known = Known(inputs[0].shape[::-1], inputs[0].floats, True, made)
+            elif node.op_type in _SINGLE and all(k is not None and k.floats for k in inputs):
                 shape, floats = np.broadcast_shapes(*(k.shape for k in inputs if k is not None)), True
                 same = inputs[0] if node.op_type == "Identity" else None
                 known = Known(shape, floats, True, made if same is None else lambda: (same.number, same.stepwise))
@@ -227,6 +234,10 @@ class Constants:
                     found = _Linear(f"{node.output[-1]}.weights", None, (-1,), 1, 1)
                 elif node.op_type in ("Cast", "Identity") and node.input[0] in states:
                     found = states[node.input[0]]
+                elif node.op_type == "Transpose" and node.input[0] in states:
+                    state, perm = states[node.input[0]], list(node.attribute[0].ints) if node.attribute else []
+                    place = len(perm) - state.rank  # of the channels
+                    found = replace(state, rank=len(perm) - perm.index(place)) if place in perm else None
                 elif node.op_type in _AFFINE and node.domain == "":
                     found = self._step(node, states)
                 else:
@@ -458,9 +469,11 @@ def _both(known: Known) -> tuple[Array, Array]:
 
 
 def orders(array: Array, beside: Array) -> list[Array]:
-    """A flat array as it is, and transposed where the other one has the transposed shape."""
+    """A flat array as it is, and transposed where the other one has the transposed shape; of a square one the shape
+    does not tell, so that its transpose is a constant of its own.
+    """
     found = [array.reshape(-1)]
-    if array.ndim == beside.ndim == 2 and array.shape == beside.shape[::-1]:
+    if array.ndim == beside.ndim == 2 and array.shape == beside.shape[::-1] != array.shape:
         found.append(array.T.reshape(-1))
     return found
 

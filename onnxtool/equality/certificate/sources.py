@@ -66,7 +66,8 @@ def certify_source(
             )
             break
         lowest = _as_lowest(trace, file)
-        report = certify(trace, file, [example], names=names, seconds=seconds)
+        made = {v.name or "": v.const_value.numpy() for n in recorded.graph for v in n.outputs if v.const_value}
+        report = certify(trace, file, [example], names=names, seconds=seconds, made=made)
         if not report.ok:
             reason = f"{report.reason} ({', '.join(f'{n} {list(s)}' for n, s in sizes)})"
             return replace(report, reason=reason, seconds=time.perf_counter() - began)

@@ -16,7 +16,13 @@ from torch.nn import functional
 
 import onnxtool
 from onnxtool.conversion.patches import Patch, correct
-from onnxtool.conversion.pytorch.patches import floor_division, removed_inputs, traced_operators, translations
+from onnxtool.conversion.pytorch.patches import (
+    floor_division,
+    padded_encoder,
+    removed_inputs,
+    traced_operators,
+    translations,
+)
 from tests.conversion.patched import hold_needed, patches_of
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
@@ -96,6 +102,17 @@ def forgets_a_removed_input(_: Path) -> bool:
     return list(graph.inputs._ref_counter.values()) == [1]
 
 
+class LeavesPaddingOut(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+        self.eval().requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(x.shape[1])[None].expand(x.shape[0], -1)
+        return self.inner(x, src_key_padding_mask=places > 0)  # type: ignore[no-any-return]
+
+
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5, 2.0, -0.3]], np.float32)
 ZEROS = np.array([[-0.0, 0.0, -2.0, -0.0, -0.0, 1.5]] * 2, np.float32)
@@ -119,6 +136,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(14, torch.expm1, SMALL, 1e-6),
         translated(15, torch.log1p, SMALL, 1e-6),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
+        (
+            padded_encoder.PATCH,
+            lambda folder: agrees(LeavesPaddingOut(), SEQUENCE, folder, "dynamo", dims=SEQUENCE.shape),
+        ),
         (removed_inputs.PATCH, forgets_a_removed_input),
         (traced_operators.GROUPED_ATTENTION, traced(Computes(shares_keys), SEQUENCE)),
         (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),

@@ -640,3 +640,44 @@ def test_a_stable_sort_keeps_the_order_of_equal_values(descending: bool, tmp_pat
     for length in (1, 2, 40, 3000):
         given = RNG.integers(0, 3, (3, length)).astype(np.float32)
         np.testing.assert_array_equal(session.run(None, {"x": given})[0], module(torch.from_numpy(given)).numpy())
+
+
+def test_padded_places_of_an_encoder_are_zero_as_in_torch(tmp_path: Path) -> None:
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.inner = torch.nn.TransformerEncoder(layer, 2, norm=torch.nn.LayerNorm(8))
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return self.inner(x, src_key_padding_mask=mask).mean(1)
+
+    torch.manual_seed(0)
+    encoder = Encoder().eval()
+    report = convert(
+        encoder, tmp_path / "out.onnx",
+        input_shapes={"x": ("batch", "n", 8), "mask": ("batch", "n")}, input_dtypes={"mask": "bool"},
+    )  # fmt: skip
+    assert report.written, report.comparison
+    session = ort.InferenceSession(tmp_path / "out.onnx")
+    for mask in ([[0, 0, 1, 1, 1]], [[0, 0, 1], [0, 0, 0]], [[1, 0, 0, 1], [0, 1, 0, 0]], [[0], [0]]):
+        feeds = {"x": np.random.default_rng(1).normal(size=(*np.shape(mask), 8)), "mask": np.array(mask)}
+        with torch.inference_mode():
+            expected = encoder(torch.tensor(feeds["x"]).float(), torch.tensor(feeds["mask"]).bool())
+        found = session.run(None, {"x": feeds["x"].astype(np.float32), "mask": feeds["mask"].astype(bool)})[0]
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_attention_that_gives_its_weights_converts(tmp_path: Path) -> None:
+    """For a batch without a row torch leaves the weights out: that batch is refused, and the others are compared."""
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    shapes = dict.fromkeys(("query", "key", "value"), ("batch", "n", 8))
+    report = convert(attention, tmp_path / "out.onnx", input_shapes=shapes)
+    assert report.ok
+    assert len(report.outputs) == 2
+
+
+@pytest.mark.parametrize("shape", [("batch", 4), ["batch", 4]])
+def test_dims_alone_are_those_of_the_only_input(shape: tuple[str, int] | list[str | int], tmp_path: Path) -> None:
+    report = convert(torch.nn.Linear(4, 2).eval(), tmp_path / "out.onnx", input_shapes=shape)
+    assert report.inputs[0].shape == ("batch", 4)

@@ -104,3 +104,17 @@ def test_a_model_that_counts_is_refused(tmp_path: Path) -> None:
     source = saved(lambda module, x: x * module.count.assign_add(1), "int64", tmp_path)
     with pytest.raises(UnsupportedError, match="changes its own variables"):
         onnxtool.convert(source, tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "int16", "float32"])
+def test_integers_are_compared_as_integers(dtype: str, tmp_path: Path) -> None:
+    def compared(_: object, x: object) -> object:
+        y = tf.roll(x, 1, 1)
+        return tf.stack([x < y, x > y, x <= y, x >= y])
+
+    assert onnxtool.convert(saved(compared, dtype, tmp_path), tmp_path / "out.onnx", effort="quick").ok
+    top = 2**24 if dtype in ("int32", "int64", "float32") else 250
+    x = np.array([[top, top + 1, top, -top], [top + 1, top + 1, top, top]]).astype(dtype)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    y = np.roll(x, 1, 1)
+    np.testing.assert_array_equal(found, np.stack([x < y, x > y, x <= y, x >= y]))

@@ -25,6 +25,7 @@ from tests.conversion.patched import hold_needed, patches_of
 
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5]], np.float32)
 SIGNS = np.array([[-0.0, 0.0, -2.0, 3.0]], np.float32)
+LARGE = np.array([[2**24, 2**24 + 1, 2**24, 2**24 + 1]])
 INTEGERS = np.array([[-7, -3, -1, 20], [1, 2, 5, -21]])
 
 
@@ -109,6 +110,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     ),
     PATCHES["FloorDiv"]: lambda folder: agrees(lambda x: x // 3, INTEGERS, folder),
     PATCHES["Atan2"]: lambda folder: agrees(lambda x: tf.math.atan2(x, x), SIGNS, folder),
+    **{
+        PATCHES[name]: partial(agrees, lambda x, f=function: f(x, tf.roll(x, 1, 1)), LARGE)
+        for name, function in {"Less": tf.less, "Greater": tf.greater}.items()
+    },
     PATCHES["MatrixBandPart"]: lambda folder: agrees(
         lambda x: tf.linalg.band_part(tf.exp(tf.stack([x * 1e3, x], 1)), 0, 1), SIGNS, folder
     ),

@@ -279,3 +279,14 @@ def test_weights_that_are_still_on_the_disk_are_read(tmp_path: Path) -> None:
     on_disk = io.load(tmp_path / "m.onnx")
     assert isinstance(on_disk.graph.initializers["w"].const_value, ir.ExternalTensor)
     assert certify_models(on_disk, io.load(tmp_path / "m.onnx")).verdict == "certified"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_transpose_of_a_square_constant_is_another_constant(turned: bool) -> None:
+    weights = {"w": f32(4, 4), "s": np.float32([[1.7]])}
+    a = model("v = Mul(w, s) y = MatMul(x, v)", weights)
+    v = np.ascontiguousarray((weights["w"] * weights["s"]).T)
+    b = model("y = Gemm<transB = 1>(x, v)" if turned else "y = MatMul(x, v)", {"v": v})
+    found = certify(a, b)
+    assert found.same_function is turned, found.reason
+    assert certify(model("y = MatMul(x, w)", weights), model("y = MatMul(x, w)", {"w": weights["w"].T})).ok is False

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
+from onnxtool.conversion.pytorch.patches import padded_encoder
 
 # The exporter writes attention from this opset on.
 _ATTENTION = 14
@@ -123,4 +124,4 @@ UNFLATTEN = Patch(
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
 # Given the module that is traced, and the opset.
-PATCHES = (GROUPED_ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)
+PATCHES = (padded_encoder.PATCH, GROUPED_ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)

@@ -13,7 +13,8 @@ from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, log1p
 
 # As onnx.TensorProto counts them.
-FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE, UINT64 = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 13
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
+UINT64 = 13
 _FLOATS = (FLOAT, FLOAT16, DOUBLE)
 _SIGNED = (INT8, INT16, INT32, INT64)
 # The runtime's Where has no kernel for the types of the first row; those of the second hold their values.
@@ -225,6 +226,17 @@ def _floor_mod(write: OperatorWriter) -> None:
     alike = write.add("Equal", *(write.add("Less", value, zero) for value in (rest, y)))
     stays = write.add("Or", write.add("Equal", rest, zero), alike)
     write.give("Where", stays, rest, write.add("Add", rest, y))
+
+
+def _compared(kind: str) -> Handler:
+    """A comparison of floats as they are, and of integers in int64."""
+
+    def handler(write: OperatorWriter) -> None:
+        dtype = write.graph.get_dtype(write.inputs[0])
+        wide = {FLOAT16: FLOAT, FLOAT: None, DOUBLE: None, UINT64: None}.get(dtype, INT64)  # loops count in int64
+        write.give(kind, *(v if wide is None else write.cast(v, wide) for v in write.inputs))
+
+    return handler
 
 
 def _matrix_band(write: OperatorWriter) -> None:
@@ -527,6 +539,10 @@ PATCHES = {
         for name in ("UnsortedSegmentSum", "UnsortedSegmentProd")
     },
     "Atan2": _wrong("Atan2", 9, _written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
+    **{
+        name: _wrong(name, 13, _compared(name), f"tf2onnx 1.17's {name} compares integers as float32")
+        for name in ("Less", "Greater")
+    },
     "MatrixBandPart": _wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
     "FloorMod": _wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
 }
