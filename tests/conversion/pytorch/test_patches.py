@@ -153,6 +153,7 @@ def test_every_correction_has_a_case() -> None:
     assert set(CASES) == set(patches_of("onnxtool.conversion.pytorch.patches"))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
 def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)
