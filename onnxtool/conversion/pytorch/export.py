@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from onnxtool.conversion.opset import target_opset
-from onnxtool.conversion.patches import applied
+from onnxtool.conversion.patches import applied, replaced
 from onnxtool.conversion.pytorch import export_errors as blame
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
@@ -195,16 +198,33 @@ def _from_program(program: torch.export.ExportedProgram, request: ExportRequest)
 
 
 def _exported(request: ExportRequest, *source: object, **shapes: object) -> torch.onnx.ONNXProgram:
-    exported = torch.onnx.export(
-        *source,
-        dynamo=True,
-        opset_version=request.opset,
-        verbose=request.talk,
-        custom_translation_table=dict(request.table),
-        **shapes,
-    )
+    with _operators_listed_once():
+        exported = torch.onnx.export(
+            *source,
+            dynamo=True,
+            opset_version=request.opset,
+            verbose=request.talk,
+            custom_translation_table=dict(request.table),
+            **shapes,
+        )
     assert exported is not None
     return exported
+
+
+@contextmanager
+def _operators_listed_once() -> Iterator[None]:
+    """Inside the block, torch goes through the operators of each namespace once.
+
+    torch 2.13 does so some hundred times in an export, each time through all that are registered: a sixth of a small
+    export in a new process, half of one where much is loaded.
+    """
+    from torch._export import utils
+
+    with ExitStack() as stack:
+        for name in ("_materialize_cpp_cia_ops", "_collect_all_valid_cia_ops_for_namespace"):
+            if hasattr(utils, name):
+                stack.enter_context(replaced(utils, name, cache(getattr(utils, name))))
+        yield
 
 
 def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:
