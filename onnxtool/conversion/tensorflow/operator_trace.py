@@ -31,7 +31,6 @@ from onnxtool.errors import OnnxToolError, UnsupportedError, one_line
 from onnxtool.model.spec import TensorSpec
 
 _MOST_STEPS = 1300
-_EXACT = 2**11  # whole numbers up to here are the same in half precision too
 _SAME = frozenset(
     ("Identity", "IdentityN", "StopGradient", "PreventGradient", "EnsureShape", "Snapshot", "CheckNumerics")
 )
@@ -181,10 +180,6 @@ def _is_exact(kind: str, examples: Sequence[Any]) -> bool:
             for e in examples
         )
     return not any(e.dtype.is_floating or e.dtype.is_complex for e in examples)
-
-
-def _is_whole(numbers: np.ndarray) -> bool:
-    return bool((np.rint(numbers) == numbers).all() and (np.abs(numbers) < _EXACT).all())
 
 
 def _whole(value: GraphTensor) -> int:

@@ -55,8 +55,8 @@ def _left_to_skl2onnx(model: Any) -> bool:
     return model.weights not in ("uniform", "distance") or (model.weights == "uniform" and other)
 
 
-def _mean(write: NodeWriter, targets: np.ndarray) -> str:
-    """[rows, targets]: the mean of the nearest rows' targets [fitted rows, targets], by their weights."""
+def _ranked(write: NodeWriter) -> tuple[str, str]:
+    """Distances [rows, fitted rows], squared for those of `_SQUARED`; and the metric."""
     from scipy.sparse import issparse
 
     model = write.step
@@ -65,6 +65,13 @@ def _mean(write: NodeWriter, targets: np.ndarray) -> str:
     fitted = np.asarray(model._fit_X.toarray() if issparse(model._fit_X) else model._fit_X, np.float64)
     metric, power = _metric(model)
     ranked = distances(write, write.joined(), fitted, "sqeuclidean" if metric in _SQUARED else metric, power)
+    return ranked, metric
+
+
+def _mean(write: NodeWriter, targets: np.ndarray) -> str:
+    """[rows, targets]: the mean of the nearest rows' targets [fitted rows, targets], by their weights."""
+    model = write.step
+    ranked, metric = _ranked(write)
     near, places = write.smallest(ranked, model.n_neighbors)
     given = write.add("Gather", targets, places, axis=0)
     axis, last = np.array([1]), np.array([2])
@@ -89,19 +96,11 @@ def _weights(write: NodeWriter, near: str, metric: str) -> str:
 
 def _sum_within(write: NodeWriter, targets: np.ndarray) -> tuple[str, str]:
     """Sums of weighted targets [fitted rows, targets], and of the weights, of the fitted rows within the radius."""
-    from scipy.sparse import issparse
-
     model = write.step
-    kind = type(model).__name__
     if model.weights not in ("uniform", "distance"):
-        raise UnsupportedError(f"{kind}: weights of one's own have no ONNX form here.")
-    if (model.effective_metric_params_ or {}).get("w") is not None:
-        raise UnsupportedError(f"{kind}: weighted features have no ONNX form here.")
-    fitted = np.asarray(model._fit_X.toarray() if issparse(model._fit_X) else model._fit_X, np.float64)
-    metric, power = _metric(model)
-    squared = metric in _SQUARED
-    ranked = distances(write, write.joined(), fitted, "sqeuclidean" if squared else metric, power)
-    within = write.add("LessOrEqual", ranked, float(model.radius) ** (2 if squared else 1))
+        raise UnsupportedError(f"{type(model).__name__}: weights of one's own have no ONNX form here.")
+    ranked, metric = _ranked(write)
+    within = write.add("LessOrEqual", ranked, float(model.radius) ** (2 if metric in _SQUARED else 1))
     counted = 1.0 if model.weights == "uniform" else _weights(write, ranked, metric)
     weights = write.add("Where", within, counted, 0.0)
     return write.add("MatMul", weights, targets), write.add("ReduceSum", weights, np.array([1]), keepdims=1)
