@@ -35,6 +35,7 @@ from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_n
 from onnxtool.runtime.timing.load_cost import load_cost
 from onnxtool.runtime.timing.profile import measure_peaks, profile
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, measure, median_interval
+from onnxtool.runtime.worker.apart import try_in_child
 
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
 MARGIN = 0.02
@@ -92,6 +93,8 @@ def bench(
         raise UsageError("bench needs at least one model.")
     for file in files:
         file.verify()
+        if data is None:
+            try_in_child(file.path, options, seed)
     settings = [Setting(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
     arrays: dict[str, np.ndarray] | None = None
     notes: tuple[str, ...] = ()

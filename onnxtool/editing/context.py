@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxtool.equality.apart import apart, risks_of
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import VerdictError
 from onnxtool.report.proof import Assumption
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.extensions import NAMES, extensions_library
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.apart import apart, risks_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

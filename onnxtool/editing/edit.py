@@ -15,7 +15,6 @@ from onnxtool.editing.context import EditContext
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import verify_standard
 from onnxtool.editing.registry import describe_operations, parse_operations
-from onnxtool.equality.apart import try_in_child
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
@@ -30,6 +29,7 @@ from onnxtool.report.certificate import Verdict
 from onnxtool.report.edit import EditReport, EditStep, OperationListReport, Proof
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT, SessionOptions
+from onnxtool.runtime.worker.apart import try_in_child
 
 PathLike = str | os.PathLike[str]
 _LARGE_EXTERNAL = 1 << 26  # bytes; weights that lie beside the source stay beside the result

@@ -11,7 +11,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.equality.apart import Risks, apart, risks_of, try_in_child
 from onnxtool.equality.certificate.models import certify_models
 from onnxtool.equality.compare_runners import Source, compare_runners, domains_of, make_feeds
 from onnxtool.equality.equivalence_check import match_names
@@ -24,6 +23,7 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.counterexample import FAILS, run_as_reference
 from onnxtool.equality.search.difference import BothModels
 from onnxtool.equality.trials.graph_trials import facts_of
+from onnxtool.equality.unoptimized import judge_unoptimized
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
@@ -38,6 +38,7 @@ from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
+from onnxtool.runtime.worker.apart import Risks, apart, risks_of, try_in_child
 
 
 @options_as_keywords(CompareOptions)
@@ -106,7 +107,8 @@ def compare(
     seconds = time.perf_counter() - began
     report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right), *lines))
     report = replace(report, require=asked.require)
-    if not report.differs and not any(o.note for o in report.outputs):
+    both = options, options_b or options
+    if not report.differs:
         found = None
         if isinstance(known[0], ir.Model) and isinstance(known[1], ir.Model):
             found = certify_models(known[0], known[1], feeds, names=called)
@@ -123,7 +125,9 @@ def compare(
             strict=asked.strict,
             keep_as=asked.keep_counterexample,
         )
-        report, feeds = _beyond(report, proof, known, right, (options, options_b or options))
+        report, feeds = _beyond(report, proof, known, right, both)
+    if not report.differs and not proof.certified:
+        report = _unoptimized(report, proof, (a, b), both, risks)
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
     if asked.reference:
@@ -177,6 +181,22 @@ def _beyond(
         reason = f"the same real function where both run, but B fails with {fails}"
         done = replace(done, certificate=replace(done.certificate, verdict="not tested", reason=reason))
     return replace(done, warnings=(*done.warnings, *lines)), feeds
+
+
+def _unoptimized(
+    report: CompareReport,
+    proof: Proof,
+    models: tuple[str | os.PathLike[str] | Runner, str | os.PathLike[str] | Runner],
+    options: tuple[SessionOptions, SessionOptions],
+    risks: Risks,
+) -> CompareReport:
+    """Judge once more without the runtime's optimizations, where a file was run with them."""
+    sides = list(zip(models, options, strict=True))
+    if all(isinstance(model, Runner) or how.optimization == "off" for model, how in sides):
+        return report
+    plain = [replace(how, optimization="off") for how in options]
+    left, right = (_runner(model, how, risks) for model, how in zip(models, plain, strict=True))
+    return judge_unoptimized(report, proof, reference_on(*models, left, plain[0]), right)
 
 
 def _with_outputs(model: ir.Model, names: Collection[str], options: SessionOptions) -> Runner:

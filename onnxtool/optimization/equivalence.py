@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.apart import apart, risks_of
 from onnxtool.equality.dim_names import shared_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.proof import Proof, Search
@@ -39,6 +38,7 @@ from onnxtool.runtime.feeds import Feeds, flatten, random_feeds
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.apart import apart, risks_of
 
 _RELAXED = "bits differ though no pass is to blame, so floats were compared within tolerance."
 PathLike = str | os.PathLike[str]

@@ -9,7 +9,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.equality.apart import try_in_child
 from onnxtool.equality.certificate.models import certify_models
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -41,6 +40,7 @@ from onnxtool.runtime.providers.compiled import write_compiled
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
 from onnxtool.runtime.timing.timing import measure_ratio, timing_feeds
+from onnxtool.runtime.worker.apart import try_in_child
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
 

@@ -26,6 +26,7 @@ from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names
 from onnxtool.runtime.worker.errors import OutOfTableError
+from onnxtool.runtime.worker.isolation import is_supervised
 
 _SHOWN = 8
 
@@ -71,6 +72,10 @@ def run(
     if output is not None:
         check_output_file(Path(output))
     file.verify()
+    if data is None and not inputs and not is_supervised():
+        from onnxtool.runtime.worker.apart import try_in_child  # loads onnx_ir, which the command line does without
+
+        try_in_child(file.path, options, seed)
     began = time.perf_counter()
     runner = OnnxRunner.open(file, replace(options, spinning="always"))
     loaded = time.perf_counter()

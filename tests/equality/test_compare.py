@@ -166,3 +166,37 @@ def test_a_root_of_the_judged_model_does_not_keep_numbers_below_zero_away(tmp_pa
     assert "below zero" in report.counterexample.label
     swapped = compare(tmp_path / "b.onnx", tmp_path / "a.onnx")
     assert any("gives NaN or infinity" in line for line in swapped.warnings)
+
+
+def test_what_the_runtimes_own_optimizer_makes_equal_is_different() -> None:
+    """It moves zeros that a Pad adds into MaxPool, where they are -infinity."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[n,2,6,6] x) => (float[n,2,m,k] y)
+        <int64[8] p = {0,0,1,1,0,0,1,1}> { %s }"""
+    zeros, infinity = (
+        onnx.parser.parse_model(text % body)
+        for body in (
+            "q = Pad(x, p) y = MaxPool<kernel_shape = [3, 3]>(q)",
+            "y = MaxPool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)",
+        )
+    )
+    assert compare(zeros, infinity).verdict == "different"
+    assert not compare(zeros, zeros).differs
+
+
+def test_a_changed_weight_is_not_put_down_to_kernels_of_8_bit_activations() -> None:
+    """With its optimizations the runtime computes DequantizeLinear and MatMul in less than float32."""
+    weight = np.random.default_rng(0).integers(-100, 100, (64, 32)).astype(np.int8)
+    changed = weight.copy()
+    changed[3, 5] += 1
+    models = []
+    for values in (weight, changed):
+        nodes = [
+            helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1),
+            helper.make_node("MatMul", ["x", "d"], ["y"]),
+        ]
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])
+        kept = [numpy_helper.from_array(values, "w"), numpy_helper.from_array(np.full(32, 0.01, np.float32), "s")]
+        graph = helper.make_graph(nodes, "g", [x], [y], kept)
+        models.append(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert compare(models[0], models[1]).verdict == "different"

@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 
 import onnxtool
-from onnxtool.equality import apart as module
-from onnxtool.equality.apart import Apart, Risks, risks_of
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model.safety import limits
+from onnxtool.runtime.worker import apart as module
+from onnxtool.runtime.worker.apart import Apart, Risks, risks_of
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
 EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
@@ -129,6 +129,8 @@ def test_a_model_that_ends_its_process_does_not_end_the_program(tmp_path: Path) 
         lambda: onnxtool.optimize(path, tmp_path / "o.onnx"),
         lambda: onnxtool.compare(path, path),
         lambda: onnxtool.edit(path, tmp_path / "o.onnx", ["rename-input=x=z"]),
+        lambda: onnxtool.run(path),
+        lambda: onnxtool.bench(path, budget=0.1),
     ):
         with pytest.raises(InputError, match="crashed"):
             command()
