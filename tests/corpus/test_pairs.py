@@ -11,7 +11,10 @@ from tests.corpus.pairs import Pair, pairs
 from tests.corpus.run import judge
 
 OTHERS = ("fresh", "ordinary")  # the first are judged by certificates
+# Each was "tested" once because a kind of input was not tried.
+MISSED = ("infinities of one sign", "a label that is left out", "the height for the width")
 PART = [
+    *[pair for pair in pairs() if pair.name.removeprefix("fresh: ").startswith(MISSED)],
     *[pair for pair in pairs() if not pair.name.startswith(OTHERS)][::29],
     *[pair for pair in pairs() if pair.name.startswith("ordinary")][::14],
 ]

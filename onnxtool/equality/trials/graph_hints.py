@@ -49,7 +49,7 @@ class GraphHints:
         integral: floats become integers somewhere.
         rows_needed: an operator is not known to take inputs without a row.
         programmed: code of the user's decides, which may do anything at any size.
-        missing: NaN means something to the graph.
+        missing: NaN or infinity means something to the graph.
         endless: a loop goes on until values say so, which infinity may never do.
     """
 
@@ -110,7 +110,7 @@ def read_facts(model: ir.Model) -> GraphHints:
         facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
         facts.integral |= rounds_to_integers(node)
         facts.rows_needed |= not operator_of(node).runs_empty
-        facts.missing |= node.op_type == "IsNaN"
+        facts.missing |= node.op_type in ("IsNaN", "IsInf")
         facts.endless |= node.op_type == "Loop" and _is_endless(node)
         if node.op_type.startswith("TreeEnsemble"):
             _add_trees(node, facts)
@@ -262,7 +262,7 @@ def _carries_integers(node: ir.Node, place: int) -> bool:
 
 # Attributes that list the numbers which an operator knows.
 _LISTS = ("keys_int64s", "keys_floats", "cats_int64s", "pool_int64s", "classes_int64s")
-_SINGLE = ("replaced_value_int64", "replaced_value_float")
+_SINGLE = ("replaced_value_int64", "replaced_value_float", "ignore_index")
 _MOST = 1 << 16  # numbers of a table of points
 _LIMITS = {"ThresholdedRelu": ("alpha", 1.0), "Shrink": ("lambd", 0.5), "Binarizer": ("threshold", 0.0)}
 

@@ -101,7 +101,7 @@ def observe(
             observed.refused.append(label)
             observed.attempted.append(made)
             continue
-        usable = telling(outputs, kind, doubles=takes_doubles(specs))
+        usable = telling(outputs, kind, doubles=takes_doubles(specs), missing=facts.missing)
         held = kind if usable else _beyond_judging(kind, feeds, outputs, facts)
         if held is not None:
             kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
@@ -274,13 +274,14 @@ def _largest(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).max) if dtype.kind == "f" else np.inf
 
 
-def telling(outputs: Mapping[str, Any], kind: TrialKind, *, doubles: bool = False) -> bool:
+def telling(outputs: Mapping[str, Any], kind: TrialKind, *, doubles: bool = False, missing: bool = False) -> bool:
     """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold.
 
     Args:
         outputs: of the reference.
         kind: of the trial.
         doubles: the model takes doubles, so that it computes in them.
+        missing: a graph asks for NaN or infinity, so that what it gives for them is meant.
     """
     most = _HUGE_DOUBLE if doubles else _HUGE
     floats = 0
@@ -293,4 +294,4 @@ def telling(outputs: Mapping[str, Any], kind: TrialKind, *, doubles: bool = Fals
             sizes = np.abs(array)
             if not np.isfinite(array).all() or bool((sizes[sizes < _largest(array.dtype)] > most).any()):
                 return False
-    return floats > 0 or kind not in (TrialKind.MISSING, TrialKind.MISSING_ROWS)
+    return floats > 0 or missing or kind not in (TrialKind.MISSING, TrialKind.MISSING_ROWS)

@@ -22,6 +22,7 @@ _SIGNED = (
     ("integers above 2^53", _DOUBLES, 1 << 62),
 )
 _PARTS = 8  # runs that the numbers which a graph names are spread over
+_MOST_SIZES = 16  # of a shape that an input gives
 _MOST_COUNT = 4096  # of something that an input says how much there is of
 
 
@@ -115,6 +116,23 @@ def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iter
         if 0 <= number <= _MOST_COUNT:
             made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in own}
             yield f"{own[0].name} of {number}", TrialKind.VALUES, {**feeds, **made}
+    several = (s for s in specs if s.name in facts.structural and 1 < np.size(feeds[s.name]) <= _MOST_SIZES)
+    for spec in several:
+        for label, array in _other_sizes(np.asarray(feeds[spec.name])):
+            yield f"{spec.name}: {label}", TrialKind.VALUES, {**feeds, spec.name: array}
+
+
+def _other_sizes(usual: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Sizes in another order, of one element more or less, and small ones: a model may take one for another."""
+    flat = usual.reshape(-1)
+    made = [("turned round", flat[::-1]), ("rolled", np.roll(flat, 1))]
+    made += [("in ascending order", np.arange(1, flat.size + 1)), ("in descending order", np.arange(flat.size, 0, -1))]
+    for place in range(min(flat.size, _PARTS)):
+        for step in (1, -1):
+            made.append((f"element {place} {step:+}", flat + step * (np.arange(flat.size) == place)))
+    for label, numbers in made:
+        if (numbers != flat).any():
+            yield label, np.ascontiguousarray(numbers.astype(usual.dtype).reshape(usual.shape))
 
 
 def fitting(spec: TensorSpec, number: int) -> int:
