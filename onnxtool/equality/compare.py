@@ -103,7 +103,10 @@ def compare(
     varying, lines = _varying(list(zip((a, b), known, (left, right), strict=True)), feeds[0])
     began = time.perf_counter()
     proof = Proof(reference_on(a, b, left, options), [Probe(f) for f in feeds], rule, varying=varying, origin=origin)
-    report = proof.judge(right)
+    try:
+        report = proof.judge(right)
+    except InputError as error:
+        raise _which_fails(error, left, right, feeds, called) from error
     seconds = time.perf_counter() - began
     report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right), *lines))
     report = replace(report, require=asked.require)
@@ -318,6 +321,23 @@ def _edges(runner: Runner, sources: Sequence[Source], skipped: list[str]) -> lis
         else:
             taken.append(feeds)
     return taken
+
+
+def _which_fails(
+    error: InputError, left: Runner, right: Runner, feeds: Sequence[Feeds], called: tuple[str, str]
+) -> InputError:
+    """The error with the name of the model that does not run; as it is where both run."""
+    inputs = match_names([s.name for s in left.inputs], [s.name for s in right.inputs], "inputs")
+    for feed in feeds:
+        try:
+            left.run(feed)
+        except InputError as own:
+            return InputError(f"{called[0]}: {own} Give inputs that it takes with --data.")
+        try:
+            right.run({inputs[name]: array for name, array in feed.items() if name in inputs})
+        except InputError as own:
+            return InputError(f"{called[1]} fails where {called[0]} runs: {own}")
+    return error
 
 
 def _varying(models: Sequence[tuple[object, ir.Model | Runner, Runner]], feeds: Feeds) -> tuple[set[str], list[str]]:

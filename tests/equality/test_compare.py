@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool.equality.compare import compare
 from onnxtool.equality.rule.difference import Difference, ulp_distance
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.errors import UsageError
+from onnxtool.errors import InputError, UsageError
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> Difference:
@@ -200,3 +200,15 @@ def test_a_changed_weight_is_not_put_down_to_kernels_of_8_bit_activations() -> N
         graph = helper.make_graph(nodes, "g", [x], [y], kept)
         models.append(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
     assert compare(models[0], models[1]).verdict == "different"
+
+
+def test_the_model_that_does_not_run_is_named() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20]> g (float[5,4,3] x, int64[3] i) => (float[k,l,m] y) { y = %s }"""
+    first, second, reshaped = (
+        onnx.parser.parse_model(text % body)
+        for body in ("Gather<axis = 0>(x, i)", "Gather<axis = 1>(x, i)", "Reshape(x, i)")
+    )
+    with pytest.raises(InputError, match="^b.onnx fails where a.onnx runs: input 'i' holds 4"):
+        compare(first, second, names=("a.onnx", "b.onnx"))
+    with pytest.raises(InputError, match="^a.onnx: .* Give inputs that it takes with --data"):
+        compare(reshaped, second, names=("a.onnx", "b.onnx"))
