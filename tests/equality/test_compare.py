@@ -208,7 +208,7 @@ def test_the_model_that_does_not_run_is_named() -> None:
         onnx.parser.parse_model(text % body)
         for body in ("Gather<axis = 0>(x, i)", "Gather<axis = 1>(x, i)", "Reshape(x, i)")
     )
-    with pytest.raises(InputError, match="^b.onnx fails where a.onnx runs: input 'i' holds 4"):
+    with pytest.raises(InputError, match=r"^b\.onnx fails where a\.onnx runs: input 'i' holds 4"):
         compare(first, second, names=("a.onnx", "b.onnx"))
-    with pytest.raises(InputError, match="^a.onnx: .* Give inputs that it takes with --data"):
+    with pytest.raises(InputError, match=r"^a\.onnx: .* Give inputs that it takes with --data"):
         compare(reshaped, second, names=("a.onnx", "b.onnx"))
