@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import onnx
@@ -39,8 +40,38 @@ _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fi
 _MOST_NODES = 40_000  # of both; each is evaluated at several sizes
 _LARGEST = 2**16  # of the product of free dims, at which parts that others leave out are compared
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
+_STEP = 4  # from one size of a dim to the next, where more of the models is sought
 _MOST_PAIRS = 4  # values at which two models begin to differ that are told
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
+
+
+@dataclass
+class Filled:
+    """Which places along each dim of each tensor held a number other than zero, at any size.
+
+    Zeros that pad a short input hide what is multiplied with them. Only dims that are as long at all sizes count.
+    """
+
+    _places: dict[tuple[object, int], np.ndarray] = field(default_factory=dict)
+    _growing: set[tuple[object, int]] = field(default_factory=set)
+
+    def add(self, tensor: object, data: np.ndarray) -> None:
+        """Take in a tensor's elements of a field, by any name of it."""
+        nonzero = data != 0
+        everywhere = bool(nonzero.all())
+        for axis, size in enumerate(data.shape):
+            key = (tensor, axis)
+            before = self._places.get(key)
+            if before is not None and len(before) != size:
+                self._growing.add(key)
+            if key not in self._growing and (before is None or not before.all()):
+                others = tuple(d for d in range(data.ndim) if d != axis)
+                here = np.ones(size, bool) if everywhere else nonzero.any(axis=others)
+                self._places[key] = here if before is None else before | here
+
+    def zeros(self) -> int:
+        """How many places were zero at all sizes."""
+        return sum(int((~p).sum()) for key, p in self._places.items() if key not in self._growing)
 
 
 @dataclass
@@ -58,12 +89,15 @@ class _Pair:
     empty: dict[str, onnx.NodeProto] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
     reached: dict[str, np.ndarray] = field(default_factory=dict)
+    filled: Filled = field(default_factory=Filled)
+    seconds: float = 0.0  # of this thread, for the last comparison
 
-    def see(self, node: onnx.NodeProto, name: str, value: Item) -> None:
-        """Keep which tensors had no element at any size yet: what computes them was not compared."""
+    def see(self, side: str, node: onnx.NodeProto, name: str, value: Item) -> None:
+        """Keep which tensors had no element at any size yet, or zeros alone: what is behind was not compared."""
         if isinstance(value, Value) and not value.exact:
             if value.data.size:
                 self.full.add(name)
+                self.filled.add((side, name), value.data)
             else:
                 self.empty[name] = node
 
@@ -84,12 +118,13 @@ class _Pair:
             _DifferentError: they differ there.
             NotCoveredError: one cannot be evaluated.
         """
+        began = time.thread_time()
         point = Field(secrets.randbits(48))
         memory: dict[object, Item] = {}
         feeds = self.feeds(point, sizes)
-        expected = Interpreter(self.a, point, see=self.see, memory=memory).run(feeds)
+        expected = Interpreter(self.a, point, see=partial(self.see, "a"), memory=memory).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point)
-        candidate = Interpreter(self.b, point, own, see=self.see, memory=memory)
+        candidate = Interpreter(self.b, point, own, see=partial(self.see, "b"), memory=memory)
         found = candidate.run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             first, second = self._values(point, feeds, memory)
@@ -99,6 +134,7 @@ class _Pair:
         for name, places in candidate.reached.items():
             self.reached[name] = places | self.reached.get(name, np.array(False))
         self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))
+        self.seconds = time.thread_time() - began
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Of A's inputs."""
@@ -289,7 +325,10 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
     held = [*used]
     for sizes in turning:
         if time.thread_time() > deadline:
-            break
+            if 0 in sizes.values():
+                continue
+            where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise NotCoveredError(f"there was no time to compare at {where}, where sizes decide something")
         try:
             pair.hold(sizes)
             held.append(sizes)
@@ -321,33 +360,41 @@ def _hold_at_all_parts(pair: _Pair, held: Sequence[Sizes], deadline: float) -> N
             raise NotCoveredError(f"the edges of the window of {new[0]!r} meet padding alone at the sizes compared")
         if new:
             pair.hold(sizes)
-    _hold_at_larger(pair, held[0], deadline)
+    _hold_at_larger(pair, held, deadline)
     for name, node in pair.empty.items():
         if name not in pair.full:
             raise NotCoveredError(f"{node.op_type} {node.name or name!r} has no element at any size that was compared")
 
 
-def _hold_at_larger(pair: _Pair, usual: Sizes, deadline: float) -> None:
-    """Compare at larger sizes as long as more rows of constant matrices take part there.
+def _hold_at_larger(pair: _Pair, held: Sequence[Sizes], deadline: float) -> None:
+    """Compare at larger sizes as long as more rows of constant matrices take part there, or fewer zeros hide something.
 
     Raises:
         _DifferentError: the models differ.
         NotCoveredError: there was no time for it.
     """
+    usual, fewer = held[0], True  # zeros at each larger size; those that stay are the model's own
     for factor in (4, 16, 64, 256, 1024):
         unread = {n: p for n, p in pair.reached.items() if not p.all()}
+        zeros = pair.filled.zeros() if fewer else 0
         sizes = {k: n * factor if n > 1 else n for k, n in usual.items()}
-        if not unread or sizes == usual or np.prod([*sizes.values()], dtype=float) > _LARGEST:
+        if any(all(n <= known[k] for k, n in sizes.items()) for known in held):
+            continue
+        grown = np.prod([*sizes.values()], dtype=float)
+        if not (unread or zeros) or sizes == usual or grown > _LARGEST:
             return
-        if time.thread_time() > deadline:
-            raise NotCoveredError(
-                f"parts of a constant of {next(iter(unread))!r} meet zeros alone at the sizes compared"
-            )
+        slow = time.thread_time() + _STEP ** len(sizes) * pair.seconds > deadline
+        if slow and (unread or fewer):
+            where = f"of {next(iter(unread))!r} " if unread else ""
+            raise NotCoveredError(f"parts {where}meet zeros alone at the sizes compared")
+        if slow:
+            return
         try:
             pair.hold(sizes)
         except NotCoveredError:
             return
-        if factor > 16 and all(np.array_equal(p, pair.reached[n]) for n, p in unread.items()):
+        fewer = pair.filled.zeros() < zeros
+        if factor > 16 and not fewer and all(np.array_equal(p, pair.reached[n]) for n, p in unread.items()):
             return
 
 

@@ -21,7 +21,8 @@ _BEYOND, _FEW = 512, 4
 _MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
 _MOST_REACHING = 2**22  # of the product of free dims, to compare at
 _SHORT = 16  # numbers of a tensor that are followed each
-_TURNS, _GROWTH = 8, 1.25  # decisions of one dim that are sought, and from one size to the next
+_TURNS, _GROWTH = 8, 1.5  # decisions of one dim that are sought, and from one size to the next
+_HALVING = 1 / 2  # of the time: for decisions far apart
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
 Sizes = Mapping[str, int]
 
@@ -40,6 +41,8 @@ def input_shapes(model: onnx.ModelProto, sizes: Sizes) -> list[tuple[onnx.ValueI
         if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise NotCoveredError(f"input {info.name!r} without a shape")
         dims = enumerate(tensor.shape.dim)
+        if any(d.dim_value < 0 for d in tensor.shape.dim):
+            raise NotCoveredError(f"input {info.name!r} with a negative dim")
         found.append(
             (info, tuple(d.dim_value if d.HasField("dim_value") else sizes[dim_key(info, k, d)] for k, d in dims))
         )
@@ -123,13 +126,13 @@ def turning_sizes(
         The sizes, first those at which a decision is new; those at which the shapes of the outputs
         differ, if any; how many were looked at.
     """
-    looks = _Looks(a, b, deadline)
+    looks = _Looks(a, b, time.thread_time() + _HALVING * (deadline - time.thread_time()))
     looks.named |= looks.constant_numbers(usual)
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     turns = itertools.chain.from_iterable(looks.turns(usual, name) for name in usual)
     pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
-    for name, sizes in itertools.chain(_tried_sizes(named, usual), turns, pairs):
+    for name, sizes in itertools.chain(turns, _tried_sizes(named, usual), pairs):
         if time.thread_time() > deadline:
             break
         if looks.at(name, sizes) is None and looks.unlike is not None:
@@ -153,13 +156,13 @@ class _Looks:
         count: of the sizes looked at.
     """
 
-    def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, deadline: float) -> None:
+    def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float) -> None:
         self.runs = (_SizeRun(a, a), _SizeRun(b, a))
         self.named = {n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST}
         self.found: tuple[list[Sizes], list[Sizes]] = ([], [])
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
-        self._deadline = deadline
+        self._halving_ends = halving_ends
         self._last: tuple[Sizes, list[_Sizes]] | None = None
         self._seen: set[tuple[object, ...]] = set()
         self._before: dict[str, tuple[int, list[np.ndarray]]] = {}
@@ -206,14 +209,14 @@ class _Looks:
         low, left = 0, _TURNS
         before: tuple[bytes, ...] | None = None
         size = float(_SMALL)
-        while size < _LARGEST and left and time.thread_time() < self._deadline:
+        while size < _LARGEST and left and time.thread_time() < self._halving_ends:
             high = int(size)
             told = self._decided({**usual, name: high})
             if told is None:
                 return
             if before is not None and told != before:
                 left -= 1
-                while high - low > 1:
+                while high - low > 1 and time.thread_time() < self._halving_ends:
                     middle = (low + high) // 2
                     low, high = (middle, high) if self._decided({**usual, name: middle}) == before else (low, middle)
                 yield name, {**usual, name: high}
@@ -273,20 +276,23 @@ class _SizeRun:
         self._decided: list[bytes] = []
         self._compares = False
         self._known: dict[str, np.ndarray] = {}
-        self._elements, self._last = 0, dict[str, int]()
+        self._elements, self._last = dict[str, int](), dict[str, int]()
+        self._grows: set[str] | None = None  # tensors whose sizes differed between runs; None after one run
         self._run = Interpreter(model, Shapes(), see=self._keep)
 
     def too_large(self, sizes: Sizes) -> bool:
         """Whether what sizes make, such as a mask, which is there in full, might take much memory."""
         grown = max((n / max(self._last.get(k, n), 1) for k, n in sizes.items()), default=1.0)
-        return self._elements * max(grown, 1.0) ** 2 > _MOST_ELEMENTS
+        own = (n for name, n in self._elements.items() if self._grows is None or name in self._grows)
+        return max(own, default=0) * max(grown, 1.0) ** 2 > _MOST_ELEMENTS
 
     def of(self, sizes: Sizes) -> _Sizes:
         """A run at some sizes; of those that are too large it tells nothing."""
         if self.too_large(sizes):
             return _NOTHING
         self._numbers, self._decided, self._compares = [], [], False
-        self._elements, self._last = 0, dict(sizes)
+        before, changed = self._elements, self._last != sizes
+        self._elements, self._last = {}, dict(sizes)
         feeds = {}
         for name, (info, shape) in zip(self._names, input_shapes(self._like, sizes), strict=True):
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
@@ -296,6 +302,9 @@ class _SizeRun:
             outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in self._run.run(feeds).values())
         except NotCoveredError:
             return _NOTHING
+        if before and changed:
+            differ = {name for name, n in self._elements.items() if before.get(name) != n}
+            self._grows = differ | (self._grows or set())
         return _Sizes(outputs, np.array(self._numbers, np.int64), b"".join(self._decided), self._compares)
 
     def reached(self) -> dict[str, np.ndarray]:
@@ -308,7 +317,7 @@ class _SizeRun:
         self._numbers += value.data.shape
         known = value.data if value.exact else value.number
         if node.op_type != "Constant" and known is not None and known.dtype.kind in "biu":  # places and masks
-            self._elements = max(self._elements, known.size)
+            self._elements[name] = max(self._elements.get(name, 0), known.size)
         if known is None or known.dtype.kind not in "biuf" or not known.size:
             return
         flat = known.reshape(-1)

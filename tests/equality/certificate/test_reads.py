@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.equality.certificate.certify import certify
+from onnxtool.equality.certificate.certify import Filled, certify
 from onnxtool.equality.certificate.reads import ReadElements, unread_sizes
 
 ROWS = 300
@@ -170,13 +170,13 @@ def windows(weight: float, behind: str) -> onnx.ModelProto:
     ],
 )
 def test_sizes_at_which_nothing_is_computed_tell_nothing(behind: str) -> None:
-    assert certify(windows(2.0, behind), windows(2.0, behind), seconds=5).verdict == "certified"
+    assert certify(windows(2.0, behind), windows(2.0, behind), seconds=15).verdict == "certified"
     assert certify(windows(2.0, behind), windows(2.5, behind), seconds=5).verdict == "not tested"
 
 
 def test_what_has_no_element_at_any_size_is_named() -> None:
     behind = "l = Constant<value_ints = [0]>() q = Slice(s, l, l, l) p = Concat<axis = 0>(s, q)"
-    found = certify(windows(2.0, behind), windows(2.0, behind), seconds=5)
+    found = certify(windows(2.0, behind), windows(2.0, behind), seconds=15)
     assert found.verdict == "not tested"
     assert "Slice 'q' has no element" in found.reason
 
@@ -206,3 +206,39 @@ def test_weights_that_short_inputs_meet_with_zeros_alone(
     short = [{"x": np.zeros((1, 1, 2), np.float32)}]
     assert certify(edges(node, weight), edges(node, weight), short, seconds=5).verdict == "certified"
     assert certify(edges(node, weight), edges(node, other), short, seconds=5, most=2).verdict == "not tested"
+
+
+def padded_window(part: int) -> onnx.ModelProto:
+    """A recording behind so many zeros that most of its window is empty, of which two parts are added up."""
+    text = f"""<ir_version: 9, opset_import: ["" : 18]> g (float[n] x) => (float y)
+        <int64[2] pads = {{0, 1020}}, int64[1] zero = {{0}}, int64[1] some = {{512}}, int64[1] more = {{128}},
+         int64[1] length = {{1024}}, int64[1] part = {{{part}}}> {{
+            p = Pad(x, pads) s = Slice(p, zero, length) e = Exp(s) o = Exp(z) d = Sub(e, o)
+            f = Slice(d, zero, some) end = Add(part, more) h = Slice(d, part, end)
+            i = ReduceSum<keepdims = 0>(f) j = ReduceSum<keepdims = 0>(h) y = Add(i, j) }}"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([0], np.float32), "z"))
+    return model
+
+
+def test_zeros_that_pad_short_inputs_hide_no_part_of_a_model() -> None:
+    assert certify(padded_window(640), padded_window(640)).verdict == "certified"
+    assert certify(padded_window(640), padded_window(768)).verdict == "not tested"
+
+
+def test_places_that_held_zeros_alone_are_counted_where_a_dim_stays_as_long() -> None:
+    filled = Filled()
+    filled.add("t", np.array([[1, 0, 0], [2, 0, 0]]))
+    assert filled.zeros() == 2
+    filled.add("t", np.array([[0, 3, 0]]))  # another batch
+    assert filled.zeros() == 1
+    filled.add("t", np.array([[0, 3, 0, 0]]))
+    assert filled.zeros() == 0
+
+
+def test_a_negative_dim_is_not_decided() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    assert certify(model, model).verdict == "not tested"
