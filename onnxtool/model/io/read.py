@@ -17,7 +17,7 @@ from onnxtool.model.io.lazy_read import mark_inside, read_without_weights
 from onnxtool.model.provenance.metadata import file_digest
 from onnxtool.model.safety.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.safety.pickle_scan import pickled_imports
-from onnxtool.model.safety.structure import verify_structure, verify_texts
+from onnxtool.model.safety.structure import verify_operands, verify_structure, verify_texts
 from onnxtool.model.safety.tensors import (
     all_tensors,
     external_ref,
@@ -53,6 +53,7 @@ def read_proto(
         model = _read_whole(path, limits)
     try:
         verify_texts(model, limits)
+        verify_operands(model)
         verify_tensors(model, path.parent if external else None, limits)
         verify_expansion(model, limits)
     except OnnxToolError as error:

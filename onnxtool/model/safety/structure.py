@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx
 
 from onnxtool.errors import InputError
-from onnxtool.model.proto_nodes import inner_graphs
+from onnxtool.model.proto_nodes import all_nodes, inner_graphs
 from onnxtool.model.safety.limits import Limits
 from onnxtool.model.safety.tensors import graphs
 
@@ -36,6 +36,34 @@ def verify_texts(model: onnx.ModelProto, limits: Limits) -> None:
             _all("a name of a graph", _of_graph(holder))
         for node in holder.node:
             _all("a name of a node", _of_node(node))
+
+
+def verify_operands(model: onnx.ModelProto) -> None:
+    """Refuse a node that leaves out an input which its operator needs: the runtime's kernels read it all the same.
+
+    Raises:
+        InputError: names the node and the input.
+    """
+    for owner in (model.graph, *model.functions):
+        versions = _versions(model if isinstance(owner, onnx.GraphProto) else owner)
+        for node in all_nodes(owner.node):
+            if "" not in node.input:
+                continue
+            needed = _needed_inputs(node.op_type, "" if node.domain == "ai.onnx" else node.domain, versions)
+            place = next((k for k, name in enumerate(node.input) if not name and needed(k)), None)
+            if place is not None:
+                label = f"node {node.name or node.op_type!r}"
+                raise InputError(f"{label} leaves out input {place}, which {node.op_type} needs.")
+
+
+def _needed_inputs(op_type: str, domain: str, versions: Versions) -> Callable[[int], bool]:
+    """Whether an operator of the specification needs the input at a place."""
+    try:
+        inputs = onnx.defs.get_schema(op_type, versions.get(domain, 0), domain).inputs
+    except onnx.defs.SchemaError:
+        return lambda _: False
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    return lambda place: bool(inputs) and inputs[min(place, len(inputs) - 1)].option != optional
 
 
 def _all(what: str, texts: Iterable[Any]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import onnx
 import pytest
 from onnx import helper
 
+import onnxtool
 from onnxtool.errors import InputError
 from onnxtool.model.safety.structure import verify_structure
 
@@ -133,3 +135,14 @@ def test_a_node_on_a_device_without_a_name_is_refused(relu_proto: onnx.ModelProt
     relu_proto.graph.node[0].device_configurations.add()
     with pytest.raises(InputError, match="device without a name"):
         verify_structure(relu_proto)
+
+
+def test_an_input_that_an_operator_needs_is_not_left_out(tmp_path: Path) -> None:
+    """ONNX Runtime's Max of integers ends the process otherwise."""
+    text = """<ir_version: 9, opset_import: ["" : 13]> g (int64[2] x, float[3] z) => (int64[2] y, float[3] c)
+        { y = Max(x, ) c = Clip(z, , ) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match="node 'Max' leaves out input 1, which Max needs"):
+        onnxtool.run(tmp_path / "m.onnx")
+    onnx.save(onnx.parser.parse_model(text.replace("Max(x, )", "Max(x, x)")), tmp_path / "m.onnx")
+    onnxtool.run(tmp_path / "m.onnx")
