@@ -94,7 +94,7 @@ def _normal(write: NodeWriter) -> str:
     value, axis = write.joined(), np.array([1])
     kind = write.step.norm
     if kind == "max":
-        length = write.add("ReduceMax", write.add("Abs", value), axes=[1], keepdims=1)
+        length = write.largest(write.add("Abs", value))
     elif kind == "l1":
         length = write.add("ReduceSum", write.add("Abs", value), axis, keepdims=1)
     else:
@@ -187,7 +187,7 @@ def _registered(kind: str, convert: Callable[[NodeWriter], str]) -> Registration
     return extension(kind, converted)
 
 
-PATCH = converter_patch(
+IN_DOUBLES = converter_patch(
     "1.21",
     "skl2onnx 1.20 computes in float32, or by other operations",
     *(
