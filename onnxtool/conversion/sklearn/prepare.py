@@ -61,7 +61,7 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = plain(estimator)
-    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
+    changes = (_text_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
     if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -70,8 +70,6 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         if _text_imputer(step):
             step.missing_values = ""
             notes = [_GAP_NOTE]
-        elif _flattening(step):
-            step.flatten_transform = False  # concerns transform() alone
         if _missing_category(step):
             step.categories_ = [_without_gap(c) for c in step.categories_]
             notes = [_GAP_NOTE]
@@ -166,8 +164,8 @@ def plain(estimator: Estimator) -> Any:
     if name == "BaggingClassifier":
         return _as_forest(estimator)
     if name.startswith("MultiOutput"):
-        several = copy.copy(estimator)
-        several.estimators_ = [plain(member) for member in estimator.estimators_]
+        several: Any = copy.copy(estimator)
+        several.estimators_ = [plain(member) for member in several.estimators_]
         return several
     steps = getattr(estimator, "steps", None)
     if steps:
@@ -288,10 +286,6 @@ def _text_imputer(step: Estimator) -> bool:
     if type(step).__name__ != "SimpleImputer" or isinstance(step.missing_values, str):
         return False
     return any(isinstance(s, str) for s in np.asarray(getattr(step, "statistics_", ()), dtype=object).ravel())
-
-
-def _flattening(step: Estimator) -> bool:
-    return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
 
 
 def _sparse_bins(step: Estimator) -> bool:

@@ -151,7 +151,7 @@ CASES: dict[Patch[..., object], Case] = {
     chosen_columns.ORDER: lambda: (
         ColumnTransformer([("all", "passthrough", [2, 0, 1])]).fit(X), X, transformed,
     ),
-    likelihoods.PATCH: lambda: (GaussianMixture(2, random_state=0).fit(FAR), FAR[:20], likelihoods_of),
+    likelihoods.PATCH: lambda: (GaussianMixture(2, random_state=0).fit(FAR.astype(float)), FAR, likelihoods_of),
     support_vectors.PATCH: lambda: (SVR(kernel="linear", C=100).fit(FAR, Y), FAR, predicted),
     numpy_functions.PATCH: lambda: (FunctionTransformer(np.exp).fit(X), X, transformed),
     one_against_rest.PATCH: lambda: (OneVsRestClassifier(LinearSVC(random_state=0)).fit(X, LABEL), X, predicted),

@@ -43,6 +43,15 @@ def distances(write: NodeWriter, x: str, fitted: np.ndarray, metric: str, power:
     return total
 
 
+def inverse_distances(write: NodeWriter, near: str) -> str:
+    """[rows, neighbours]: one over the distance; where a row is met exactly, 1 for those that meet it, else 0."""
+    met = write.add("Equal", near, 0.0)
+    exact = write.add("Where", met, 1.0, 0.0)
+    some = write.add("Less", 0.0, write.add("ReduceSum", exact, np.array([1]), keepdims=1))
+    inverse = write.add("Div", 1.0, write.add("Where", met, 1.0, near))
+    return write.add("Where", some, exact, inverse)
+
+
 def _body(metric: str, power: float) -> object:
     """What one feature adds to all distances."""
     body = LoopBody("feature")

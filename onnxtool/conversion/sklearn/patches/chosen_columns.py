@@ -13,7 +13,6 @@ import numpy as np
 from onnxtool.conversion.patches import Patch, replaced
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
-from onnxtool.errors import UnsupportedError
 
 _KINDS = (
     "GenericUnivariateSelect", "RFE", "RFECV", "SelectFdr", "SelectFpr", "SelectFromModel", "SelectFwe", "SelectKBest",
@@ -37,10 +36,6 @@ def _by_place(plain: Callable[..., Any]) -> Callable[..., Any]:
         entries = []
         for name, step, _ in model.transformers_:
             places = [int(place) for place in model._transformer_to_input_indices[name]]
-            if len(set(places)) < len(places) and len(inputs) > 1:
-                raise UnsupportedError(
-                    f"ColumnTransformer: {name!r} takes a column twice, which has no ONNX form here."
-                )
             named = bool(names) and (len(inputs) > 1 or bool(given.intersection(names)))
             entries.append((name, step, [names[place] for place in places] if named else places))
         model = copy.copy(model)

@@ -24,7 +24,7 @@ _TINY = float(np.finfo(np.float64).eps)
 
 def _scaled(write: NodeWriter) -> str:
     value = write.joined()
-    for step, numbers in _steps(write.step):
+    for step, numbers in scaler_steps(write.step):
         value = write.add(step, value, numbers)
     if getattr(write.step, "clip", False):
         low, high = getattr(write.step, "feature_range", (-1.0, 1.0))
@@ -32,7 +32,7 @@ def _scaled(write: NodeWriter) -> str:
     return value
 
 
-def _steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
+def scaler_steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
     """What a scaler does to each column, in its order: an operator, and numbers in float64 [columns]."""
     found: list[tuple[str, Any]] = []
     kind = type(scaler).__name__
@@ -135,7 +135,7 @@ def _powered(write: NodeWriter) -> str:
         result = write.add("Where", write.add("GreaterOrEqual", value, 0.0), above, below)
         result = write.add("Where", write.add("IsNaN", value), value, result)
     if step.standardize:
-        for kind, numbers in _steps(step._scaler):
+        for kind, numbers in scaler_steps(step._scaler):
             result = write.add(kind, result, numbers)
     return result
 

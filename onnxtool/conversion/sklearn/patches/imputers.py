@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.converters.distances import inverse_distances
 from onnxtool.conversion.sklearn.converters.members import predicted
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type, transformer
@@ -136,22 +137,12 @@ def _mean(write: NodeWriter, imputer: Estimator, distances: str, values: np.ndar
     weights = write.add("Where", write.add("Less", nearest, _FAR / 2), 1.0, 0.0)
     axis = np.array([1])
     if imputer.weights == "distance":
-        weights = _by_distance(write, nearest, weights)
+        weights = write.add("Mul", weights, inverse_distances(write, write.add("Sqrt", nearest)))
     total = write.add("ReduceSum", weights, axis, keepdims=1)
     summed = write.add("ReduceSum", write.add("Mul", weights, given), axis, keepdims=1)
     nobody = write.add("Equal", total, 0.0)
     mean = write.add("Div", summed, write.add("Where", nobody, 1.0, total))
     return write.add("Where", nobody, float(values[donors].mean()), mean)
-
-
-def _by_distance(write: NodeWriter, nearest: str, counted: str) -> str:
-    """One over the distance; where a row is met exactly, only those that meet it count."""
-    is_met = write.add("Equal", nearest, 0.0)
-    exact = write.add("Where", is_met, 1.0, 0.0)
-    met = write.add("Less", 0.0, write.add("ReduceSum", exact, np.array([1]), keepdims=1))
-    some = write.add("Where", is_met, 1.0, nearest)
-    inverse = write.add("Mul", counted, write.add("Div", 1.0, write.add("Sqrt", some)))
-    return write.add("Where", met, exact, inverse)
 
 
 def _kept_by_rounds(imputer: Estimator) -> list[int]:

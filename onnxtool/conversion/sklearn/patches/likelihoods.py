@@ -18,19 +18,20 @@ from onnxtool.conversion.sklearn.converters.register import converter_patch, ext
 
 def _convert_mixture(write: NodeWriter, _original: Callable[[], None]) -> None:
     model, x = write.step, write.joined()
-    roots = np.asarray(model.precisions_cholesky_, np.float64)
+    means, roots = model.means_, model.precisions_cholesky_
     if model.covariance_type in ("full", "tied"):
-        each = roots if roots.ndim == 3 else np.broadcast_to(roots, (len(model.means_), *roots.shape))
-        side_by_side = np.concatenate(list(each), axis=1)
-        centres = np.einsum("kf,kfg->kg", model.means_, each)
+        each = list(roots) if roots.ndim == 3 else [roots] * len(means)
+        centres = np.stack([mean @ root for mean, root in zip(means, each, strict=True)]).astype(np.float64)
+        side_by_side = np.concatenate(each, axis=1).astype(np.float64)
         rows = write.add("Reshape", write.add("MatMul", x, side_by_side), np.array([0, *centres.shape]))
         apart = write.add("Sub", rows, centres[None])
     else:
-        apart = write.add("Mul", _differences(write, x, model.means_), roots.reshape(1, len(roots), -1))
+        scale = roots.astype(np.float64).reshape(1, len(roots), -1)
+        apart = write.add("Mul", _differences(write, x, means), scale)
     at_centres = copy.copy(model)
-    at_centres.means_ = np.zeros_like(model.means_)
+    at_centres.means_ = np.zeros(means.shape)
     constants = at_centres._estimate_weighted_log_prob(at_centres.means_[:1])
-    _give(write, _halved(write, write.add("Mul", apart, apart), constants), np.arange(len(model.means_)))
+    _give(write, _halved(write, write.add("Mul", apart, apart), constants), np.arange(len(means)))
 
 
 def _differences(write: NodeWriter, x: str, centres: np.ndarray) -> str:
