@@ -26,7 +26,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassi
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.multioutput import RegressorChain
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
@@ -42,7 +41,6 @@ from sklearn.svm import SVC, SVR, LinearSVC
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
-    chains,
     character_ngrams,
     chosen_columns,
     chosen_threshold,
@@ -59,7 +57,7 @@ from onnxtool.conversion.sklearn.patches import (
     numpy_functions,
     one_against_rest,
     quantiles,
-    several_labels,
+    several_targets,
     sgd_classifier,
     splines,
     stacking,
@@ -119,7 +117,6 @@ CASES: dict[Patch[..., object], Case] = {
         BaggingClassifier(LinearSVC(), 4, max_features=0.7, random_state=0).fit(X, 9 - 2 * X.argmax(1)),
         X, predicted,
     ),
-    chains.PATCH: lambda: (RegressorChain(LinearRegression()).fit(X, X[:, :2] ** 2), X, predicted),
     character_ngrams.PATCH: lambda: (
         CountVectorizer(analyzer="char", ngram_range=(1, 2)).fit(TEXTS), TEXTS, transformed,
     ),
@@ -158,7 +155,7 @@ CASES: dict[Patch[..., object], Case] = {
     quantiles.PATCH: lambda: (
         QuantileTransformer(n_quantiles=20, output_distribution="normal").fit(X), X[1:-1], transformed,
     ),
-    several_labels.PATCH: lambda: (
+    several_targets.PATCH: lambda: (
         MLPClassifier((4,), max_iter=300, random_state=0, tol=1.0).fit(X, np.stack([LABEL, 1 - LABEL], 1)), X,
         lambda model, rows: model.predict_proba(rows),
     ),
