@@ -175,6 +175,7 @@ def plain(estimator: Estimator) -> Any:
             from sklearn.pipeline import Pipeline
 
             return Pipeline([(name, part) for part, (name, _) in zip(parts, steps, strict=True)])
+        return estimator  # of which the last step is no inner one
     return _projection(estimator)
 
 

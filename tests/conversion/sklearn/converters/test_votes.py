@@ -17,6 +17,7 @@ from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from tests.conversion.sklearn.converted_model import run_converted
@@ -72,3 +73,10 @@ def test_the_label_is_that_of_the_largest_score_where_several_chances_are_one(tm
     assert labels.tolist() == model.predict(far).tolist()
     assert (model.predict_proba(far).max(axis=1) < 0.6).any()
     np.testing.assert_allclose(chances, model.predict_proba(far), atol=1e-12)
+
+
+def test_clusters_as_the_last_step_keep_their_labels(tmp_path: Path) -> None:
+    model = make_pipeline(StandardScaler(), KMeans(3, random_state=0)).fit(X)
+    labels, distances = run_converted(model, tmp_path, X)
+    assert labels.tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(distances, model.transform(X), atol=1e-6)
