@@ -125,7 +125,7 @@ def _convert(skl2onnx: ModuleType, model: SklearnModel, options: Mapping[str, An
         register_estimators()
     patches = patches_for({type(s).__name__ for s in steps_of(estimator)})
     if model.doubles or has_trees(estimator):
-        patches += [exact_columns.PATCH, precision.PATCH]
+        patches += [exact_columns.IN_DOUBLES, precision.PATCH]
     model.notes.extend(notes)
     try:
         with applied(patches):

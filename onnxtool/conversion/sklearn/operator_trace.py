@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from onnxtool.conversion.boosting.operator_trace import boosted
 from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.patches.exact_columns import scaler_steps
 from onnxtool.conversion.sklearn.traced_trees import (
     TableTraceWriter,
     TracedColumn,
@@ -111,27 +112,12 @@ def transformed(write: TableTraceWriter, step: Estimator, table: TracedTable) ->
 
 
 def _scaled(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
-    kind, low, high = type(step).__name__, None, None
-    moves: list[tuple[str, Any]] = []
-    if kind == "StandardScaler":
-        moves = [("Sub", step.mean_ if step.with_mean else None), ("Div", step.scale_ if step.with_std else None)]
-    elif kind == "RobustScaler":
-        moves = [
-            ("Sub", step.center_ if step.with_centering else None),
-            ("Div", step.scale_ if step.with_scaling else None),
-        ]
-    elif kind == "MinMaxScaler":
-        moves = [("Mul", step.scale_), ("Add", step.min_)]
-    elif kind == "MaxAbsScaler":
-        moves = [("Div", step.scale_)]
+    low, high = None, None
     if getattr(step, "clip", False):
         low, high = getattr(step, "feature_range", (-1.0, 1.0))
-    for name, given_numbers in moves:
-        if given_numbers is None:
-            continue
-        numbers = np.asarray(given_numbers, np.float64)
+    for name, numbers in scaler_steps(step):
         if name in ("Mul", "Div") and not (numbers > 0).all():
-            raise UnsupportedError(f"{kind} by numbers below zero has no exact form here")
+            raise UnsupportedError(f"{type(step).__name__} by numbers below zero has no exact form here")
         act = {"Sub": np.subtract, "Add": np.add, "Mul": np.multiply, "Div": np.divide}[name]
         steps = [lambda x, act=act, n=n: act(x, n) for n in numbers]
         table = table.after(write.add(name, table.name, numbers), steps)

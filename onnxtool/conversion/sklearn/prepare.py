@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.cluster_distances import CLUSTERS, ClusterDistances
 from onnxtool.conversion.sklearn.schema import steps_of
 from onnxtool.errors import UnsupportedError
 
@@ -59,8 +60,8 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
     Returns:
         (estimator, things to say aloud).
     """
-    estimator = _plain(estimator)
-    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
+    estimator = plain(estimator)
+    changes = (_text_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
     if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -69,8 +70,6 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         if _text_imputer(step):
             step.missing_values = ""
             notes = [_GAP_NOTE]
-        elif _flattening(step):
-            step.flatten_transform = False  # concerns transform() alone
         if _missing_category(step):
             step.categories_ = [_without_gap(c) for c in step.categories_]
             notes = [_GAP_NOTE]
@@ -148,55 +147,59 @@ def _selects_nothing(step: Estimator) -> bool:
         return False
 
 
-def _plain(estimator: Estimator) -> Any:
+def plain(estimator: Estimator) -> Any:
     """What an estimator that wraps or resembles another comes down to at prediction."""
     name = type(estimator).__name__
     best = getattr(estimator, "best_estimator_", None)
     if best is not None:
-        return _plain(best)
+        return plain(best)
     if name in ("RFE", "RFECV") and hasattr(estimator, "estimator_"):
         from sklearn.pipeline import Pipeline
 
         return Pipeline([("select", estimator), ("predict", estimator.estimator_)])
     if name == "LinearDiscriminantAnalysis":
         return _as_logistic(estimator)
+    if name in ("CCA", "PLSCanonical"):
+        return _as_regression(estimator)
     if name == "BaggingClassifier":
         return _as_forest(estimator)
+    if name.startswith("MultiOutput"):
+        several: Any = copy.copy(estimator)
+        several.estimators_ = [plain(member) for member in several.estimators_]
+        return several
     steps = getattr(estimator, "steps", None)
     if steps:
         last = steps[-1][1]
-        parts = [*(_projection(step) for _, step in steps[:-1]), _plain(last)]
+        parts = [*(_inner_step(step) for _, step in steps[:-1]), plain(last)]
         if any(part is not step for part, (_, step) in zip(parts, steps, strict=True)):
             from sklearn.pipeline import Pipeline
 
             return Pipeline([(name, part) for part, (name, _) in zip(parts, steps, strict=True)])
+        return estimator  # of which the last step is no inner one
     return _projection(estimator)
 
 
-def _projection(step: Any) -> Any:
-    """A step that takes off a mean and multiplies by a matrix, as the one of these that skl2onnx knows; else itself.
+def _inner_step(step: Any) -> Any:
+    """A step before others, of which clusters give distances alone."""
+    if type(step).__name__ in CLUSTERS:
+        return ClusterDistances(step)
+    return _projection(step)
 
-    Source: scikit-learn, `transform` of LinearDiscriminantAnalysis, FactorAnalysis and FastICA.
-    """
+
+def _projection(step: Any) -> Any:
+    """A step that takes off a mean and multiplies by a matrix, as the one of these that skl2onnx knows; else itself."""
     for name in ("steps", "transformer_list", "transformers_"):
         entries = [tuple(entry) for entry in getattr(step, name, None) or ()]
-        made = [tuple(_projection(p) if hasattr(p, "fit") else p for p in entry) for entry in entries]
+        made = [tuple(_inner_step(p) if hasattr(p, "fit") else p for p in entry) for entry in entries]
         if any(a is not b for own, other in zip(entries, made, strict=True) for a, b in zip(own, other, strict=True)):
             step = copy.copy(step)
             setattr(step, name, made)
-    name = type(step).__name__
-    if name == "LinearDiscriminantAnalysis":
-        matrix, mean = step.scalings_[:, : step._max_components].T, getattr(step, "xbar_", 0.0)
-    elif name == "FactorAnalysis":
-        weighted = step.components_ / step.noise_variance_
-        inverse = np.linalg.inv(np.eye(len(weighted)) + weighted @ step.components_.T)
-        matrix, mean = (weighted.T @ inverse).T, step.mean_
-    elif name == "FastICA":
-        matrix, mean = step.components_, step.mean_ if step.whiten else 0.0
-    else:
+    found = _matrix_of(step)
+    if found is None:
         return step
     from sklearn.decomposition import PCA
 
+    matrix, mean = found
     known = PCA(len(matrix))
     known.components_, known.n_components_, known.n_features_in_ = matrix, len(matrix), step.n_features_in_
     known.mean_ = np.broadcast_to(np.asarray(mean, np.float64), (step.n_features_in_,)).copy()
@@ -204,6 +207,34 @@ def _projection(step: Any) -> Any:
     if hasattr(step, "feature_names_in_"):
         known.feature_names_in_ = step.feature_names_in_
     return known
+
+
+def _matrix_of(step: Any) -> tuple[np.ndarray, Any] | None:
+    """(matrix [columns, features], mean) of a step that gives (x - mean) matrix^T; None of all others.
+
+    Source: scikit-learn, `transform` of each; of SparsePCA it is a ridge regression of the rows on the components.
+    """
+    name = type(step).__name__
+    if name == "LinearDiscriminantAnalysis":
+        return step.scalings_[:, : step._max_components].T, getattr(step, "xbar_", 0.0)
+    if name == "FactorAnalysis":
+        weighted = step.components_ / step.noise_variance_
+        inverse = np.linalg.inv(np.eye(len(weighted)) + weighted @ step.components_.T)
+        return (weighted.T @ inverse).T, step.mean_
+    if name == "FastICA":
+        return step.components_, step.mean_ if step.whiten else 0.0
+    if name in ("SparsePCA", "MiniBatchSparsePCA"):
+        parts = step.components_
+        return np.linalg.solve(parts @ parts.T + step.ridge_alpha * np.eye(len(parts)), parts), step.mean_
+    if name == "SparseRandomProjection":
+        parts = step.components_
+        return np.asarray(parts.toarray() if hasattr(parts, "toarray") else parts), 0.0
+    if name == "FeatureAgglomeration" and step.pooling_func is np.mean:
+        members = np.unique(step.labels_)[:, None] == step.labels_[None]
+        return members / members.sum(axis=1, keepdims=True), 0.0
+    if name in ("CCA", "PLSCanonical"):
+        return (step.x_rotations_ / step._x_std[:, None]).T, step._x_mean
+    return None
 
 
 def _as_forest(bagging: Estimator) -> Any:
@@ -239,15 +270,23 @@ def _as_logistic(discriminant: Estimator) -> Any:
     return logistic
 
 
+def _as_regression(squares: Estimator) -> Any:
+    """Partial least squares predict by one matrix."""
+    from sklearn.linear_model import LinearRegression
+
+    linear = LinearRegression()
+    linear.coef_, linear.n_features_in_ = squares.coef_, squares.n_features_in_
+    linear.intercept_ = squares.intercept_ - squares._x_mean @ squares.coef_.T
+    if hasattr(squares, "feature_names_in_"):
+        linear.feature_names_in_ = squares.feature_names_in_
+    return linear
+
+
 def _text_imputer(step: Estimator) -> bool:
     """Fills gaps in text and takes NaN for the gap; ONNX has no NaN for strings."""
     if type(step).__name__ != "SimpleImputer" or isinstance(step.missing_values, str):
         return False
     return any(isinstance(s, str) for s in np.asarray(getattr(step, "statistics_", ()), dtype=object).ravel())
-
-
-def _flattening(step: Estimator) -> bool:
-    return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
 
 
 def _sparse_bins(step: Estimator) -> bool:

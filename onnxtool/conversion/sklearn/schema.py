@@ -115,7 +115,8 @@ def steps_of(estimator: Estimator) -> Iterator[Any]:
             pending += [part for entry in getattr(item, name, None) or () for part in entry if hasattr(part, "fit")]
         for name in ("best_estimator_", "final_estimator_", "estimator_", "regressor_", "transformer_"):
             pending.append(getattr(item, name, None))
-        pending += [part.estimator for part in getattr(item, "calibrated_classifiers_", ())]
+        for name in ("calibrated_classifiers_", "imputation_sequence_"):
+            pending += [part.estimator for part in getattr(item, name, ())]
         members = getattr(item, "estimators_", None)
         if isinstance(members, (list, tuple, np.ndarray)):
             pending += list(np.asarray(members, dtype=object).ravel())

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("skl2onnx")
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
     RandomForestRegressor,
@@ -20,12 +20,12 @@ from sklearn.ensemble import (
 )
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.feature_selection import RFE, SelectKBest
-from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.multioutput import RegressorChain
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
@@ -37,33 +37,33 @@ from sklearn.preprocessing import (
     QuantileTransformer,
     SplineTransformer,
 )
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC, SVR, LinearSVC
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
-    bagged_votes,
-    chains,
     character_ngrams,
+    chosen_columns,
     chosen_threshold,
     exact_columns,
     exact_trees,
-    first_column,
     hashed_words,
+    imputers,
     infrequent_categories,
     inner_estimators,
     isotonic,
     kernel_features,
-    missing_indicator,
-    modified_huber,
-    nearest_imputer,
+    likelihoods,
     neighbours,
     numpy_functions,
     one_against_rest,
     quantiles,
-    several_labels,
+    several_targets,
+    sgd_classifier,
     splines,
     stacking,
+    support_vectors,
     transformed_target,
+    votes,
     word_counts,
 )
 from tests.conversion.patched import hold_needed, patches_of
@@ -73,6 +73,7 @@ RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((80, 3)).astype(np.float32)
 Y = X[:, 0] + X[:, 1] ** 2
 LABEL = (Y > 0.8).astype(int)
+FAR = X + np.float32([0, 3000, 0])
 HOLED = np.where(RANDOM.random(X.shape) < 0.3, np.nan, X).astype(np.float32)
 TEXTS = np.array(["the cat  sat", "a dog ate a cat", "dog dog dog cat", "x y z"], object)
 Case = Callable[[], tuple[Any, np.ndarray, Callable[[Any, np.ndarray], np.ndarray]]]
@@ -80,6 +81,10 @@ Case = Callable[[], tuple[Any, np.ndarray, Callable[[Any, np.ndarray], np.ndarra
 
 def predicted(model: Any, rows: np.ndarray) -> np.ndarray:
     return np.asarray(model.predict(rows))
+
+
+def likelihoods_of(model: Any, rows: np.ndarray) -> np.ndarray:
+    return np.asarray(model.predict_proba(rows))
 
 
 def transformed(model: Any, rows: np.ndarray) -> np.ndarray:
@@ -108,11 +113,10 @@ def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:
 
 
 CASES: dict[Patch[..., object], Case] = {
-    bagged_votes.PATCH: lambda: (
+    votes.PATCH: lambda: (
         BaggingClassifier(LinearSVC(), 4, max_features=0.7, random_state=0).fit(X, 9 - 2 * X.argmax(1)),
         X, predicted,
     ),
-    chains.PATCH: lambda: (RegressorChain(LinearRegression()).fit(X, X[:, :2] ** 2), X, predicted),
     character_ngrams.PATCH: lambda: (
         CountVectorizer(analyzer="char", ngram_range=(1, 2)).fit(TEXTS), TEXTS, transformed,
     ),
@@ -121,8 +125,8 @@ CASES: dict[Patch[..., object], Case] = {
     ),
     exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
     exact_trees.MISSING: forest_with_gaps,
-    exact_columns.PATCH: lambda: (Binarizer(threshold=float(X[0, 0])).fit(X), X, transformed),
-    first_column.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
+    exact_columns.IN_DOUBLES: lambda: (Binarizer(threshold=float(X[0, 0])).fit(X), X, transformed),
+    chosen_columns.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
     hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),
     infrequent_categories.PATCH: lambda: (
         OneHotEncoder(min_frequency=3, handle_unknown="infrequent_if_exist").fit(np.array([[1]] * 5 + [[2], [3]])),
@@ -137,17 +141,21 @@ CASES: dict[Patch[..., object], Case] = {
         lambda model, rows: model.predict_proba(rows),
     ),
     kernel_features.PATCH: lambda: (RBFSampler(n_components=4, random_state=0).fit(X), X, transformed),
-    missing_indicator.PATCH: lambda: (SimpleImputer(add_indicator=True).fit(HOLED), HOLED, transformed),
-    modified_huber.PATCH: lambda: (
+    imputers.PATCH: lambda: (SimpleImputer(add_indicator=True).fit(HOLED), HOLED, transformed),
+    sgd_classifier.PATCH: lambda: (
         SGDClassifier(loss="modified_huber", random_state=0).fit(100 * X, X.argmax(1)), 100 * X, predicted,
     ),
-    nearest_imputer.PATCH: lambda: (KNNImputer(weights="distance").fit(HOLED), HOLED[:7], transformed),
+    chosen_columns.ORDER: lambda: (
+        ColumnTransformer([("all", "passthrough", [2, 0, 1])]).fit(X), X, transformed,
+    ),
+    likelihoods.PATCH: lambda: (GaussianMixture(2, random_state=0).fit(FAR.astype(float)), FAR, likelihoods_of),
+    support_vectors.PATCH: lambda: (SVR(kernel="linear", C=100).fit(FAR, Y), FAR, predicted),
     numpy_functions.PATCH: lambda: (FunctionTransformer(np.exp).fit(X), X, transformed),
     one_against_rest.PATCH: lambda: (OneVsRestClassifier(LinearSVC(random_state=0)).fit(X, LABEL), X, predicted),
     quantiles.PATCH: lambda: (
         QuantileTransformer(n_quantiles=20, output_distribution="normal").fit(X), X[1:-1], transformed,
     ),
-    several_labels.PATCH: lambda: (
+    several_targets.PATCH: lambda: (
         MLPClassifier((4,), max_iter=300, random_state=0, tol=1.0).fit(X, np.stack([LABEL, 1 - LABEL], 1)), X,
         lambda model, rows: model.predict_proba(rows),
     ),

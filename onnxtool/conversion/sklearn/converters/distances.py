@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.converters.loop_body import LoopBody
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.errors import UnsupportedError
 
@@ -42,32 +43,28 @@ def distances(write: NodeWriter, x: str, fitted: np.ndarray, metric: str, power:
     return total
 
 
+def inverse_distances(write: NodeWriter, near: str) -> str:
+    """[rows, neighbours]: one over the distance; where a row is met exactly, 1 for those that meet it, else 0."""
+    met = write.add("Equal", near, 0.0)
+    exact = write.add("Where", met, 1.0, 0.0)
+    some = write.add("Less", 0.0, write.add("ReduceSum", exact, np.array([1]), keepdims=1))
+    inverse = write.add("Div", 1.0, write.add("Where", met, 1.0, near))
+    return write.add("Where", some, exact, inverse)
+
+
 def _body(metric: str, power: float) -> object:
     """What one feature adds to all distances."""
-    from onnx import helper, numpy_helper
-
-    node = helper.make_node
-    nodes = [
-        node("Unsqueeze", ["own", "last"], ["own_column"]),
-        node("Unsqueeze", ["theirs", "first"], ["their_row"]),
-        node("Sub", ["own_column", "their_row"], ["difference"]),
-    ]
+    body = LoopBody("feature")
+    own, theirs = body.add("Unsqueeze", "own", np.array([1])), body.add("Unsqueeze", "theirs", np.array([0]))
+    difference = body.add("Sub", own, theirs)
     if metric in ("euclidean", "sqeuclidean", "l2"):
-        nodes.append(node("Mul", ["difference", "difference"], ["part"]))
+        part = body.add("Mul", difference, difference)
     else:
-        nodes.append(node("Abs", ["difference"], ["size"]))
-        powered = metric == "minkowski"
-        nodes.append(node("Pow", ["size", "power"], ["part"]) if powered else node("Identity", ["size"], ["part"]))
-    nodes.append(node("Max" if metric == "chebyshev" else "Add", ["before", "part"], ["after"]))
-    constants = [
-        numpy_helper.from_array(np.array([1]), "last"),
-        numpy_helper.from_array(np.array([0]), "first"),
-        numpy_helper.from_array(np.array(power), "power"),
-    ]
-    values = {"before": [None, None], "own": [None], "theirs": [None], "after": [None, None]}
-    infos = {name: helper.make_tensor_value_info(name, DOUBLE, shape) for name, shape in values.items()}
-    inputs = [infos[name] for name in ("before", "own", "theirs")]
-    return helper.make_graph(nodes, "one_feature", inputs, [infos["after"]], constants)
+        part = body.add("Abs", difference)
+    if metric == "minkowski":
+        part = body.add("Pow", part, power)
+    after = body.add("Max" if metric == "chebyshev" else "Add", "before", part)
+    return body.graph({"before": (DOUBLE, 2), "own": (DOUBLE, 1), "theirs": (DOUBLE, 1)}, {after: (DOUBLE, 2)})
 
 
 def _cosine(write: NodeWriter, x: str, fitted: np.ndarray) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
+from onnxtool.conversion.sklearn.prepare import plain
 from onnxtool.errors import UnsupportedError
 
 
@@ -50,7 +52,8 @@ def behind_steps(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any])
     """The last step of a pipeline, and what it is given there; any other estimator, with a matrix of all columns."""
     from skl2onnx._parse import _parse_sklearn
 
-    given, estimator = list(inputs), getattr(estimator, "estimator", estimator) if _is_frozen(estimator) else estimator
+    given = list(inputs)
+    estimator = plain(estimator.estimator if type(estimator).__name__ == "FrozenEstimator" else estimator)
     while steps := getattr(estimator, "steps", None):
         for _, step in steps[:-1]:
             if step is not None and not isinstance(step, str):
@@ -66,14 +69,35 @@ def behind_steps(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any])
     return estimator, given
 
 
-def _is_frozen(estimator: Estimator) -> bool:
-    return type(estimator).__name__ == "FrozenEstimator"
-
-
 def score_columns(write: NodeWriter, estimator: Estimator, methods: Sequence[str]) -> str:
     """[rows, classes]: what the first method that a classifier has gives, in doubles."""
     method = next(name for name in methods if hasattr(estimator, name))
     return classified(write, estimator, write.inputs, raw=method == "decision_function")[1]
+
+
+def scores_of_pairs(write: NodeWriter, chosen: str, confidences: str, count: int) -> str:
+    """[rows, classes]: votes, and less than a vote for how sure they are.
+
+    Args:
+        write: adds nodes.
+        chosen: [rows, pairs], doubles: 0 where a pair's first class is chosen, 1 where its second is.
+        confidences: [rows, pairs], doubles: the larger, the more for the second.
+        count: of classes.
+
+    Source: scikit-learn, `sklearn.utils.multiclass._ovr_decision_function`.
+    """
+    first, second = sides_of_pairs(count)
+    against = write.add("MatMul", write.add("Sub", 1.0, chosen), first)
+    votes = write.add("Add", write.add("MatMul", chosen, second), against)
+    total = write.add("MatMul", confidences, second - first)
+    small = write.add("Mul", write.add("Add", write.add("Abs", total), 1.0), 3.0)
+    return write.add("Add", votes, write.add("Div", total, small))
+
+
+def sides_of_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two matrices [pairs, classes]: ones where a class is a pair's first, and where it is its second."""
+    first, second = zip(*combinations(range(count), 2), strict=True)
+    return np.eye(count)[list(first)], np.eye(count)[list(second)]
 
 
 def logistic_of(write: NodeWriter, scores: str) -> str:
@@ -83,13 +107,13 @@ def logistic_of(write: NodeWriter, scores: str) -> str:
     return write.add("Div", above, write.add("Add", small, 1.0))
 
 
-def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> str:
-    """[rows, 1]: what a regressor predicts, in doubles."""
+def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], targets: int = 1) -> str:
+    """[rows, targets]: what a regressor predicts, in doubles."""
     estimator, inputs = behind_steps(write, estimator, inputs)
     inner = member(write, estimator, inputs)
-    value = write.variable("member_target", number_type(inputs[0].type)([None, 1]))
+    value = write.variable("member_target", number_type(inputs[0].type)([None, targets]))
     inner.outputs.append(value)
-    return write.add("Reshape", write.cast(value.full_name, DOUBLE), np.array([-1, 1]))
+    return write.add("Reshape", write.cast(value.full_name, DOUBLE), np.array([-1, targets]))
 
 
 def member(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> Any:

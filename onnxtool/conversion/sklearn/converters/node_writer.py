@@ -102,6 +102,10 @@ class NodeWriter:
         """
         return self._node(kind, inputs, [name or self._name(kind)], attributes)[0]
 
+    def add_several(self, count: int, kind: str, *inputs: Operand, **attributes: Any) -> list[str]:
+        """A node of several outputs."""
+        return self._node(kind, inputs, [self._name(kind) for _ in range(count)], attributes)
+
     def add_of(self, domain: str, version: int, kind: str, *inputs: Operand, **attributes: Any) -> str:
         """A node of one output, of an operator that the standard does not have."""
         return self._node(kind, inputs, [self._name(kind)], {**attributes, "op_domain": domain}, version)[0]
@@ -150,14 +154,16 @@ class NodeWriter:
 
     def smallest(self, value: str, count: int) -> tuple[str, str]:
         """The smallest of each row, and where they stand."""
-        names = [self._name("TopK") for _ in range(2)]
-        values, places = self._node("TopK", (value, np.array([count])), names, {"axis": 1, "largest": 0, "sorted": 1})
+        values, places = self.add_several(2, "TopK", value, np.array([count]), axis=1, largest=0, sorted=1)
         return values, places
+
+    def largest(self, value: str) -> str:
+        """[rows, 1]; the same in all versions of the standard, as ReduceMax is not."""
+        return self.add_several(2, "TopK", value, np.array([1]), axis=1, largest=1, sorted=1)[0]
 
     def split(self, value: str, sizes: Sequence[int]) -> list[str]:
         """Columns, so many in each part."""
-        names = [self._name("Split") for _ in sizes]
-        return self._node("Split", (value, np.array(sizes)), names, {"axis": 1})
+        return self.add_several(len(sizes), "Split", value, np.array(sizes), axis=1)
 
     def _name(self, what: str) -> str:
         return str(self.scope.get_unique_variable_name(f"{self._prefix}_{what}"))

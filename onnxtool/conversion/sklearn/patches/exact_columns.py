@@ -24,7 +24,7 @@ _TINY = float(np.finfo(np.float64).eps)
 
 def _scaled(write: NodeWriter) -> str:
     value = write.joined()
-    for step, numbers in _steps(write.step):
+    for step, numbers in scaler_steps(write.step):
         value = write.add(step, value, numbers)
     if getattr(write.step, "clip", False):
         low, high = getattr(write.step, "feature_range", (-1.0, 1.0))
@@ -32,7 +32,7 @@ def _scaled(write: NodeWriter) -> str:
     return value
 
 
-def _steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
+def scaler_steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
     """What a scaler does to each column, in its order: an operator, and numbers in float64 [columns]."""
     found: list[tuple[str, Any]] = []
     kind = type(scaler).__name__
@@ -94,7 +94,7 @@ def _normal(write: NodeWriter) -> str:
     value, axis = write.joined(), np.array([1])
     kind = write.step.norm
     if kind == "max":
-        length = write.add("ReduceMax", write.add("Abs", value), axes=[1], keepdims=1)
+        length = write.largest(write.add("Abs", value))
     elif kind == "l1":
         length = write.add("ReduceSum", write.add("Abs", value), axis, keepdims=1)
     else:
@@ -135,7 +135,7 @@ def _powered(write: NodeWriter) -> str:
         result = write.add("Where", write.add("GreaterOrEqual", value, 0.0), above, below)
         result = write.add("Where", write.add("IsNaN", value), value, result)
     if step.standardize:
-        for kind, numbers in _steps(step._scaler):
+        for kind, numbers in scaler_steps(step._scaler):
             result = write.add(kind, result, numbers)
     return result
 
@@ -187,7 +187,7 @@ def _registered(kind: str, convert: Callable[[NodeWriter], str]) -> Registration
     return extension(kind, converted)
 
 
-PATCH = converter_patch(
+IN_DOUBLES = converter_patch(
     "1.21",
     "skl2onnx 1.20 computes in float32, or by other operations",
     *(

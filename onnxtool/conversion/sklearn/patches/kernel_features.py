@@ -1,17 +1,18 @@
-"""Features that stand for a kernel (Nystroem, RBFSampler), and the nearest centroid.
+"""Features that stand for a kernel (Nystroem, RBFSampler), ridge regression by kernels, and centres of classes
+and clusters.
 
-Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.metrics.pairwise`, `sklearn.neighbors.NearestCentroid`.
+Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.kernel_ridge`, `sklearn.neighbors.NearestCentroid`.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import issparse
 
-from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.distances import distances
+from onnxtool.conversion.sklearn.converters.kernels import kernel_of
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, transformer
-from onnxtool.errors import UnsupportedError
 
 
 def _convert_sampler(write: NodeWriter) -> None:
@@ -24,33 +25,22 @@ def _convert_sampler(write: NodeWriter) -> None:
 
 def _convert_nystroem(write: NodeWriter) -> None:
     step = write.step
-    kernel = _kernel(write, step, write.joined())
+    fitted = np.asarray(step.components_, np.float64)
+    first, degree = 1.0 if step.coef0 is None else step.coef0, 3.0 if step.degree is None else step.degree
+    kernel = kernel_of(write, write.joined(), fitted, step.kernel, gamma=step.gamma, first=first, degree=degree)
     write.give(write.add("MatMul", kernel, np.float64(step.normalization_.T)))
 
 
-def _kernel(write: NodeWriter, step: Estimator, x: str) -> str:
-    """[rows, components]."""
-    fitted = np.asarray(step.components_, np.float64)
-    gamma = 1.0 / fitted.shape[1] if step.gamma is None else float(step.gamma)
-    if step.kernel == "rbf":
-        exponent = write.add("Mul", distances(write, x, fitted, "sqeuclidean"), -gamma)
-        return write.add("Exp", exponent)
-    if step.kernel == "laplacian":
-        exponent = write.add("Mul", distances(write, x, fitted, "manhattan"), -gamma)
-        return write.add("Exp", exponent)
-    if step.kernel == "cosine":
-        return write.add("Sub", 1.0, distances(write, x, fitted, "cosine"))
-    products = write.add("MatMul", x, fitted.T)
-    if step.kernel == "linear":
-        return products
-    if step.kernel not in ("poly", "polynomial", "sigmoid"):
-        raise UnsupportedError(f"Nystroem: its kernel {step.kernel!r} has no ONNX form here.")
-    first = 1.0 if step.coef0 is None else float(step.coef0)
-    scaled = write.add("Mul", products, gamma)
-    scaled = write.add("Add", scaled, first)
-    if step.kernel == "sigmoid":
-        return write.add("Tanh", scaled)
-    return write.add("Pow", scaled, 3.0 if step.degree is None else float(step.degree))
+def _convert_ridge(write: NodeWriter) -> None:
+    step = write.step
+    fitted = np.asarray(step.X_fit_.toarray() if issparse(step.X_fit_) else step.X_fit_, np.float64)
+    given = {"gamma": step.gamma, "first": step.coef0, "degree": step.degree}
+    kernel = kernel_of(write, write.joined(), fitted, step.kernel, **given)
+    write.give(write.add("MatMul", kernel, np.asarray(step.dual_coef_, np.float64).reshape(len(fitted), -1)))
+
+
+def _convert_clusters(write: NodeWriter) -> None:
+    write.give(distances(write, write.joined(), np.asarray(write.step.centres_, np.float64), "euclidean"))
 
 
 def _convert_centroid(write: NodeWriter) -> None:
@@ -78,5 +68,13 @@ PATCH = converter_patch(
     "skl2onnx 1.20 has no converters for them",
     transformer("sklearn.kernel_approximation:Nystroem", _convert_nystroem, lambda step: len(step.normalization_)),
     transformer("sklearn.kernel_approximation:RBFSampler", _convert_sampler, lambda step: len(step.random_offset_)),
+    transformer(
+        "sklearn.kernel_ridge:KernelRidge", _convert_ridge, lambda step: int(np.prod(step.dual_coef_.shape[1:]))
+    ),
+    transformer(
+        "onnxtool.conversion.sklearn.cluster_distances:ClusterDistances",
+        _convert_clusters,
+        lambda step: len(step.centres_),
+    ),
     classifier("sklearn.neighbors:NearestCentroid", _convert_centroid),
 )

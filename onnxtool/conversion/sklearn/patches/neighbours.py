@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.distances import METRICS, distances
+from onnxtool.conversion.sklearn.converters.distances import METRICS, distances, inverse_distances
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
@@ -84,14 +84,7 @@ def _mean(write: NodeWriter, targets: np.ndarray) -> str:
 
 
 def _weights(write: NodeWriter, near: str, metric: str) -> str:
-    """[rows, neighbours]: one over the distance; where a row is met exactly, 1 for those that meet it, else 0."""
-    if metric in _SQUARED:
-        near = write.add("Sqrt", near)
-    met = write.add("Equal", near, 0.0)
-    exact = write.add("Where", met, 1.0, 0.0)
-    some = write.add("Less", 0.0, write.add("ReduceSum", exact, np.array([1]), keepdims=1))
-    inverse = write.add("Div", 1.0, write.add("Where", met, 1.0, near))
-    return write.add("Where", some, exact, inverse)
+    return inverse_distances(write, write.add("Sqrt", near) if metric in _SQUARED else near)
 
 
 def _sum_within(write: NodeWriter, targets: np.ndarray) -> tuple[str, str]:

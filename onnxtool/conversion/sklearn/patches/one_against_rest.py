@@ -6,11 +6,10 @@ Of chances, those of one class and another may both be one. Source: scikit-learn
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.members import classified, logistic_of, score_columns
+from onnxtool.conversion.sklearn.converters.members import classified, logistic_of, score_columns, scores_of_pairs
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
@@ -49,27 +48,14 @@ def _columns(write: NodeWriter, method: str) -> str:
     return write.columns(columns)
 
 
-def _convert_pairs(write: NodeWriter, original: Callable[[], None]) -> None:
-    model = write.step
-    count = len(model.classes_)
-    if count == 2:
-        original()
-        return
+def _convert_pairs(write: NodeWriter, _original: Callable[[], None]) -> None:
     last, labels, sums = np.array([-1]), [], []
-    for estimator in model.estimators_:
+    for estimator in write.step.estimators_:
         label, scores = classified(write, estimator, write.inputs, raw=hasattr(estimator, "decision_function"))
         labels.append(write.cast(write.add("Reshape", label, np.array([-1, 1])), DOUBLE))
         sums.append(write.add("Gather", scores, last, axis=1))
-    # Each pair is a row: its first class, and its second.
-    first, second = (np.eye(count)[list(side)] for side in zip(*combinations(range(count), 2), strict=True))
-    chosen = write.columns(labels)
-    lost = write.add("MatMul", write.add("Sub", 1.0, chosen), first)
-    votes = write.add("Add", write.add("MatMul", chosen, second), lost)
-    total = write.add("MatMul", write.columns(sums), second - first)
-    small = write.add("Mul", write.add("Add", write.add("Abs", total), 1.0), 3.0)
-    scores = write.add("Add", votes, write.add("Div", total, small))
-    write.give_labels(write.add("ArgMax", scores, axis=1, keepdims=0), model.classes_)
-    write.give(scores, write.outputs[1])
+    classes = write.step.classes_
+    write.give_most_likely(scores_of_pairs(write, write.columns(labels), write.columns(sums), len(classes)), classes)
 
 
 PATCH = converter_patch(

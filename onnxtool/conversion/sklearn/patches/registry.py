@@ -3,60 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 
 from onnxtool.conversion.patches import LibraryPatch
+from onnxtool.conversion.sklearn import patches
+from onnxtool.conversion.sklearn.cluster_distances import CLUSTERS
 from onnxtool.conversion.sklearn.converters.register import ConverterPatch
-from onnxtool.conversion.sklearn.patches import (
-    bagged_votes,
-    chains,
-    character_ngrams,
-    chosen_threshold,
-    exact_trees,
-    first_column,
-    hashed_words,
-    infrequent_categories,
-    inner_estimators,
-    isotonic,
-    kernel_features,
-    missing_indicator,
-    modified_huber,
-    nearest_imputer,
-    neighbours,
-    numpy_functions,
-    one_against_rest,
-    quantiles,
-    several_labels,
-    splines,
-    stacking,
-    transformed_target,
-    word_counts,
-)
+from onnxtool.conversion.sklearn.patches import chosen_columns, exact_trees, inner_estimators
 
-_CONVERTERS: tuple[ConverterPatch, ...] = (
-    bagged_votes.PATCH,
-    chains.PATCH,
-    character_ngrams.PATCH,
-    chosen_threshold.PATCH,
-    first_column.PATCH,
-    hashed_words.PATCH,
-    infrequent_categories.PATCH,
-    isotonic.PATCH,
-    kernel_features.PATCH,
-    missing_indicator.PATCH,
-    modified_huber.PATCH,
-    nearest_imputer.PATCH,
-    numpy_functions.PATCH,
-    one_against_rest.PATCH,
-    quantiles.PATCH,
-    several_labels.PATCH,
-    splines.PATCH,
-    stacking.PATCH,
-    transformed_target.PATCH,
-    neighbours.PATCH,
-    word_counts.PATCH,
-)
-# What skl2onnx takes a step apart into.
-_PARTS = {"TfidfVectorizer": ("CountVectorizer", "TfidfTransformer")}
+# What a step is taken apart into, or stands for.
+_PARTS = {
+    "TfidfVectorizer": ("CountVectorizer", "TfidfTransformer"),
+    **dict.fromkeys(CLUSTERS, ("ClusterDistances",)),
+}
+
+
+@cache
+def _converters() -> tuple[ConverterPatch, ...]:
+    """Those of the modules beside this one."""
+    names = [f"{patches.__name__}.{module.name}" for module in iter_modules(patches.__path__)]
+    found = [getattr(import_module(name), "PATCH", None) for name in names if name != __name__]
+    return tuple(patch for patch in found if isinstance(patch, ConverterPatch))
 
 
 def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
@@ -67,7 +36,8 @@ def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
     """
     parts = {part for kind in kinds for part in (kind, *_PARTS.get(kind, ()))}
     return [
-        *(patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)),
+        *(patch for patch in _converters() if not parts.isdisjoint(patch.kinds)),
+        chosen_columns.ORDER,
         exact_trees.MISSING,
         inner_estimators.PATCH,
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.sklearn.converters.members import classified, predicted
-from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 
 
@@ -24,10 +24,11 @@ def _convert_regressor(write: NodeWriter, original: Callable[[], None]) -> None:
 
 def _convert_classifier(write: NodeWriter, original: Callable[[], None]) -> None:
     model = write.step
-    if "predict" in model.stack_method_ or not hasattr(model, "predict_proba") or isinstance(model.classes_, list):
+    if isinstance(model.classes_, list):
         original()
         return
-    label, chances = classified(write, model.final_estimator_, [_seen(write)])
+    raw = not hasattr(model, "predict_proba")
+    label, chances = classified(write, model.final_estimator_, [_seen(write)], raw=raw)
     write.give_labels(write.add("Reshape", write.cast(label, INT64), np.array([-1])), model.classes_)
     write.give(chances, write.outputs[1])
 
@@ -37,8 +38,10 @@ def _seen(write: NodeWriter) -> Any:
     model = write.step
     parts = []
     for member, method in zip(model.estimators_, model.stack_method_, strict=True):
-        if method == "predict":
-            parts.append(predicted(write, member, write.inputs))
+        if method == "predict":  # of classifiers the places of classes
+            label = classified(write, member, write.inputs)[0] if hasattr(member, "classes_") else ""
+            column = write.add("Reshape", write.cast(label, DOUBLE), np.array([-1, 1])) if label else ""
+            parts.append(column or predicted(write, member, write.inputs))
             continue
         scores = classified(write, member, write.inputs, raw=method == "decision_function")[1]
         parts.append(write.add("Gather", scores, np.array([-1]), axis=1) if len(model.classes_) == 2 else scores)

@@ -15,7 +15,11 @@ from onnxtool.errors import UnsupportedError
 def _convert(write: NodeWriter) -> None:
     model = write.step
     # Exponentials of a float32 would lose what the regressor has.
-    write.give(_back(write, model.transformer_, predicted(write, model.regressor_, write.inputs)))
+    write.give(_back(write, model.transformer_, predicted(write, model.regressor_, write.inputs, _targets(model))))
+
+
+def _targets(model: Estimator) -> int:
+    return 1 if model._training_dim == 1 else int(model.transformer_.n_features_in_)
 
 
 def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
@@ -44,5 +48,5 @@ def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
 PATCH = converter_patch(
     "",
     "skl2onnx 1.20 has no converter for it",
-    transformer("sklearn.compose:TransformedTargetRegressor", _convert, lambda _: 1),
+    transformer("sklearn.compose:TransformedTargetRegressor", _convert, _targets),
 )

@@ -1,4 +1,4 @@
-"""SGDClassifier with loss="modified_huber": its label is that of the largest score, and chances end at 0 and 1.
+"""SGDClassifier with chances: its label is that of the largest score, since several chances may be 1.
 
 Source: scikit-learn, `sklearn.linear_model.SGDClassifier.predict_proba`.
 """
@@ -9,19 +9,23 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.converters.members import logistic_of
 from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
 
 def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     model = write.step
-    if model.loss != "modified_huber":
+    if model.loss not in ("modified_huber", "log_loss"):
         original()
         return
     weights = np.ascontiguousarray(np.asarray(model.coef_, np.float64).T)
     scores = write.add("Add", write.add("MatMul", write.joined(), weights), np.asarray(model.intercept_, np.float64))
-    clipped = write.add("Max", write.add("Min", scores, 1.0), -1.0)
-    chances = write.add("Div", write.add("Add", clipped, 1.0), 2.0)
+    if model.loss == "log_loss":
+        chances = logistic_of(write, scores)
+    else:
+        clipped = write.add("Max", write.add("Min", scores, 1.0), -1.0)
+        chances = write.add("Div", write.add("Add", clipped, 1.0), 2.0)
     if len(model.classes_) == 2:
         places = write.cast(write.add("Greater", scores, 0.0), INT64)
         write.give_labels(write.add("Squeeze", places, np.array([1])), model.classes_)

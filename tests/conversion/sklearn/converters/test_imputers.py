@@ -1,4 +1,4 @@
-"""KNNImputer at all sizes of a batch, with and without anything missing."""
+"""KNNImputer and IterativeImputer at all sizes of a batch, with and without anything missing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 
 import onnxtool
 from onnxtool.errors import UnsupportedError
+from tests.conversion.sklearn.converted_model import run_converted
 
 impute = pytest.importorskip("sklearn.impute")
+linear_model = pytest.importorskip("sklearn.linear_model")
+iterative = pytest.importorskip("sklearn.impute._iterative")
 pytest.importorskip("skl2onnx")
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((60, 3)).astype(np.float32)
@@ -57,4 +60,33 @@ def test_a_column_that_was_empty(keep: bool, tmp_path: Path) -> None:
 def test_what_has_no_form_is_refused_with_the_reason(options: dict[str, Any], tmp_path: Path) -> None:
     imputer = impute.KNNImputer(**options).fit(HOLED.astype(np.float64))
     with pytest.raises(UnsupportedError, match="KNNImputer: "):
+        onnxtool.convert(imputer, tmp_path / "out.onnx")
+
+
+@pytest.mark.filterwarnings("ignore:.*IterativeImputer.*:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Skipping features without any observed values")
+@pytest.mark.parametrize(
+    ("options", "filled"),
+    [
+        ({}, 0.0), ({"add_indicator": True, "initial_strategy": "median"}, 0.0), ({}, np.nan),
+        ({"keep_empty_features": True}, np.nan), ({"n_nearest_features": 1, "min_value": -0.5, "max_value": 0.5}, 0.0),
+        ({"estimator": linear_model.Ridge(), "skip_complete": True, "missing_values": -9.0}, 0.0),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_gaps_are_filled_round_by_round(options: dict[str, Any], filled: float, tmp_path: Path) -> None:
+    known = np.column_stack([HOLED, HOLED[:, 0] * 100 + ROWS[:, 1], np.full(60, filled)]).astype(np.float64)
+    gap = options.get("missing_values", np.nan)
+    known = np.where(np.isnan(known), gap, known)
+    imputer = iterative.IterativeImputer(max_iter=3, random_state=0, **options).fit(known)
+    for rows in (known, known[:1], np.full((2, 5), gap), np.vstack([known[:2], np.full((1, 5), gap)])):
+        (found,) = run_converted(imputer, tmp_path, rows)
+        np.testing.assert_allclose(found, imputer.transform(rows), rtol=1e-9, atol=1e-9)
+
+
+def test_random_fillings_are_refused(tmp_path: Path) -> None:
+    imputer = iterative.IterativeImputer(sample_posterior=True, max_iter=2, random_state=0).fit(
+        HOLED.astype(np.float64)
+    )
+    with pytest.raises(UnsupportedError, match="draws at random"):
         onnxtool.convert(imputer, tmp_path / "out.onnx")

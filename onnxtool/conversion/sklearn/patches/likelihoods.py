@@ -1,0 +1,92 @@
+"""Classes by their likelihoods: mixtures of Gaussians and naive Bayes, in doubles.
+
+Logarithms of likelihoods are large sums of which the differences count.
+
+Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`) and `sklearn.naive_bayes`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+
+
+def _convert_mixture(write: NodeWriter, _original: Callable[[], None]) -> None:
+    model, x = write.step, write.joined()
+    means, roots = model.means_, model.precisions_cholesky_
+    if model.covariance_type in ("full", "tied"):
+        each = list(roots) if roots.ndim == 3 else [roots] * len(means)
+        centres = np.stack([mean @ root for mean, root in zip(means, each, strict=True)]).astype(np.float64)
+        side_by_side = np.concatenate(each, axis=1).astype(np.float64)
+        rows = write.add("Reshape", write.add("MatMul", x, side_by_side), np.array([0, *centres.shape]))
+        apart = write.add("Sub", rows, centres[None])
+    else:
+        scale = roots.astype(np.float64).reshape(1, len(roots), -1)
+        apart = write.add("Mul", _differences(write, x, means), scale)
+    at_centres = copy.copy(model)
+    at_centres.means_ = np.zeros(means.shape)
+    constants = at_centres._estimate_weighted_log_prob(at_centres.means_[:1])
+    _give(write, _halved(write, write.add("Mul", apart, apart), constants), np.arange(len(means)))
+
+
+def _differences(write: NodeWriter, x: str, centres: np.ndarray) -> str:
+    """[rows, centres, features]."""
+    return write.add("Sub", write.add("Unsqueeze", x, np.array([1])), np.asarray(centres, np.float64)[None])
+
+
+def _halved(write: NodeWriter, squares: str, constants: np.ndarray) -> str:
+    """[rows, classes]: constants less half of the sums of squares [rows, classes, features]."""
+    total = write.add("ReduceSum", squares, np.array([2]), keepdims=0)
+    return write.add("Sub", np.reshape(constants, (1, -1)), write.add("Mul", total, 0.5))
+
+
+def _give(write: NodeWriter, logs: str, classes: np.ndarray) -> None:
+    """The likeliest class, and the chances of all."""
+    write.give_labels(write.add("ArgMax", logs, axis=1, keepdims=0), classes)
+    largest = write.largest(logs)
+    shares = write.add("ReduceSum", write.add("Exp", write.add("Sub", logs, largest)), np.array([1]), keepdims=1)
+    total = write.add("Add", largest, write.add("Log", shares))
+    write.give(write.add("Exp", write.add("Sub", logs, total)), write.outputs[1])
+
+
+def _convert_gaussian(write: NodeWriter, _original: Callable[[], None]) -> None:
+    model = write.step
+    apart = _differences(write, write.joined(), model.theta_)
+    squares = write.add("Div", write.add("Mul", apart, apart), np.asarray(model.var_, np.float64)[None])
+    constants = np.log(model.class_prior_) - 0.5 * np.log(2 * np.pi * model.var_).sum(axis=1)
+    _give(write, _halved(write, squares, constants), model.classes_)
+
+
+def _convert_counts(write: NodeWriter, _original: Callable[[], None]) -> None:
+    """Sums of counts by logarithms of chances: all but Gaussian and categorical ones."""
+    model, x = write.step, write.joined()
+    weights = np.asarray(model.feature_log_prob_, np.float64)
+    kind = type(model).__name__
+    constants = np.asarray(model.class_log_prior_, np.float64)
+    if kind == "ComplementNB" and len(model.classes_) > 1:
+        constants = np.zeros_like(constants)
+    elif kind == "BernoulliNB":
+        if model.binarize is not None:
+            x = write.cast(write.add("Greater", x, float(model.binarize)), DOUBLE)
+        absent = np.log(1 - np.exp(weights))
+        weights, constants = weights - absent, constants + absent.sum(axis=1)
+    logs = write.add("Add", write.add("MatMul", x, np.ascontiguousarray(weights.T)), constants[None])
+    _give(write, logs, model.classes_)
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 computes in float32, or rounds constants to it",
+    extension("sklearn.mixture:GaussianMixture", _convert_mixture),
+    extension("sklearn.mixture:BayesianGaussianMixture", _convert_mixture),
+    extension("sklearn.naive_bayes:GaussianNB", _convert_gaussian),
+    *(
+        extension(f"sklearn.naive_bayes:{kind}", _convert_counts)
+        for kind in ("BernoulliNB", "MultinomialNB", "ComplementNB")
+    ),
+)
