@@ -88,11 +88,11 @@ class ScoreAgreement:
 
     @property
     def _enough(self) -> np.ndarray:
-        return (self._true >= _LEAST_FOUND) & (_THRESHOLDS < _HIGH) & ~_FOR_FEW
+        return np.asarray((self._true >= _LEAST_FOUND) & (_THRESHOLDS < _HIGH) & ~_FOR_FEW)
 
     @property
     def _few(self) -> np.ndarray:
-        return (self._true > 0) & ~self._enough & (~_FOR_FEW | (self._true < _LEAST_FOUND))
+        return np.asarray((self._true > 0) & ~self._enough & (~_FOR_FEW | (self._true < _LEAST_FOUND)))
 
     def f1(self, confidence: float | None = None) -> float | None:
         """F1 against the float model of what exceeds a threshold, the worst one, at least where a confidence is given;

@@ -204,24 +204,18 @@ def test_small_models_are_judged_on_more_samples_than_are_held_out(tmp_path: Pat
     assert max(c.fidelity.samples for c in found.frontier if c.fidelity) == 256
 
 
-def _stopped_after(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Let the search end with an error once it would choose."""
-
-    def choose(_self: RecipeSearch) -> None:
-        raise error
-
-    monkeypatch.setattr(RecipeSearch, "_choose", choose)
-
-
 def test_the_first_candidate_within_the_budget_is_in_place_when_the_search_is_stopped(
     monkeypatch: pytest.MonkeyPatch, digits_onnx: Path, fixtures: Path, tmp_path: Path
 ) -> None:
-    _stopped_after(monkeypatch, KeyboardInterrupt())
+    def stop(_self: RecipeSearch, _stage: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RecipeSearch, "_move", stop)
     known, new = tmp_path / "known.onnx", tmp_path / "new.onnx"
     known.write_bytes(b"what was there")
     for output in (known, new):
         with pytest.raises(KeyboardInterrupt):
-            onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=20)
+            onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=300)
     assert known.read_bytes() == b"what was there", "what exists is replaced once, by the choice"
     data = np.load(fixtures / "eval.npz")
     logits = OnnxRunner.open(new).run({"image": data["image"]})["logits"]
@@ -236,6 +230,7 @@ def test_the_first_candidate_is_taken_away_where_nothing_is_to_be_written(
     placed: list[bool] = []
     output = tmp_path / "new.onnx"
     original = RecipeSearch._choose
+    monkeypatch.setattr(RecipeSearch, "_move", lambda _self, _stage: None)
 
     def choose(self: RecipeSearch) -> SearchOutcome:
         placed.append(output.exists())
@@ -245,9 +240,9 @@ def test_the_first_candidate_is_taken_away_where_nothing_is_to_be_written(
 
     monkeypatch.setattr(RecipeSearch, "_choose", choose)
     if error is None:
-        report = onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=20)
+        report = onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=300)
         assert report.output is None
     else:
         with pytest.raises(InputError):
-            onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=20)
+            onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=300)
     assert placed == [True] and not output.exists()
