@@ -268,8 +268,7 @@ def _rows_of(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
     return np.concatenate([a.reshape(-1, a.shape[-1]) for a in outputs]).astype(np.float64)
 
 
-_DECADE = 10.0  # of the 95th percentile against the 5th
-_LOPSIDED = 0.5  # a column that spans a decade only because it comes near to zero is no amount in proportion
+_SPAN, _DECADE = 5.0, 10.0  # of the 95th percentile against the 5th: the least that tells something, and one decade
 _MOST_VALUES = 4096  # of a column, that are looked at
 DECADE_POWER = float((np.log(_DECADE) / (2 * 1.645)) ** 2)  # variance of the logarithm of what spans one decade
 _LOST = float(np.log(2))  # what is off by a factor of two is lost, however far it is off: 20 dB are one in a hundred
@@ -278,16 +277,21 @@ _LOST = float(np.log(2))  # what is off by a factor of two is lost, however far 
 def amounts_of(outputs: Sequence[np.ndarray]) -> np.ndarray:
     """Which columns are amounts that are read in proportion, bool [columns]; empty where their number varies.
 
-    They are above zero everywhere, and their logarithms spread evenly over more than a decade: who uses them may ask
-    for the small ones as well as for the large ones, whose noise alone counts in a sum of squares.
+    They are above zero everywhere, spread wide, and their logarithms spread more evenly to both sides of the median
+    than they do (Tukey 1977, "Exploratory data analysis", chapter 3: re-expression by symmetry): who uses them may
+    ask for the small ones as well as for the large ones, whose noise alone counts in a sum of squares.
     """
     if any(a.dtype.kind != "f" or not a.size for a in outputs) or len({len(columns_of(a)) for a in outputs}) != 1:
         return np.zeros(0, bool)
     columns = np.concatenate([columns_of(a) for a in outputs], axis=1)
     columns = columns[:, :: max(columns.shape[1] // _MOST_VALUES, 1)]
     low, middle, high = np.percentile(columns, (5, 50, 95), axis=1)
-    even = high * low >= _LOPSIDED * middle**2
-    return np.asarray((columns.min(axis=1) > 0) & (high >= _DECADE * low) & even)
+    positive = (columns.min(axis=1) > 0) & (high >= _SPAN * low)
+    low, middle, high = (np.where(positive, q, 1.0) for q in (low, middle, high))
+    with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are none
+        skew = np.abs(np.log((high - middle) / (middle - low)))
+        skew_of_logs = np.abs(np.log(np.log(high / middle) / np.log(middle / low)))
+    return np.asarray(positive & (skew_of_logs < skew))
 
 
 def proportion_noise(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

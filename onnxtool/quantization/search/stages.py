@@ -149,15 +149,20 @@ class RecipeSearch:
             return self._choose()
 
     def _after_trial(self, task: progress.Task) -> None:
-        """Hand on the first candidate that keeps the budget and is surely faster than float; say how far the search is."""
-        first = None
+        """Hand on the first candidate that keeps the budget and is surely faster than float; say what was tried."""
         if self.keep is not None:
             fast = (t for t in self._fastest(len(self.evaluator.trials)) if t.latency and is_faster(t.latency, False))
-            first = next((t for t in fast if self.evaluator.likely(t) and self._is_within(t, Samples.ALL)), None)
-        if first is not None and self.keep is not None:
-            keep, self.keep = self.keep, None
-            keep(first)
+            first = next((t for t in fast if self._looks_good(t) and self._is_within(t, Samples.ALL)), None)
+            if first is not None:
+                keep, self.keep = self.keep, None
+                keep(first)
         self._tell(task)
+
+    def _looks_good(self, trial: RecipeTrial) -> bool:
+        """Whether what was measured so far is within the budget, however few samples show it."""
+        return trial.fidelity is not None and all(
+            loss.measured <= 1 for loss in self.budget.judge(trial.fidelity, trial.metric).losses
+        )
 
     def _tell(self, task: progress.Task, stage: str = "") -> None:
         """Say what is being done, how much was tried, the best so far, and what is left of the time."""

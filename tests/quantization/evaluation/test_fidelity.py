@@ -291,7 +291,7 @@ def test_amounts_over_a_decade_are_judged_in_proportion(columns: int) -> None:
     assert found.channel_db > 23 and "(in proportion)" in found.weakest and not Criterion().judge(found).kept
     assert Criterion().judge(judged(right, right * (1 + 0.02 * noise), "Relu")).kept
     # What merely comes near to zero is no amount in proportion.
-    even = np.abs(random.normal(size=(400, columns)))
+    even = random.uniform(0.001, 1, (400, columns))
     assert Criterion().judge(judged(even, even + 0.05 * even.std() * noise, "Relu")).kept
 
 
