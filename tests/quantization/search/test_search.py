@@ -205,8 +205,10 @@ def test_small_models_are_judged_on_more_samples_than_are_held_out(tmp_path: Pat
 
 
 def test_the_first_candidate_within_the_budget_is_in_place_when_the_search_is_stopped(
-    monkeypatch: pytest.MonkeyPatch, digits_onnx: Path, fixtures: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, no_timing: Any, digits_onnx: Path, fixtures: Path, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(no_timing, "gain", 0.05)
+
     def stop(_self: RecipeSearch, _stage: str) -> None:
         raise KeyboardInterrupt
 
@@ -225,8 +227,14 @@ def test_the_first_candidate_within_the_budget_is_in_place_when_the_search_is_st
 
 @pytest.mark.parametrize("error", [InputError("broken"), None])
 def test_the_first_candidate_is_taken_away_where_nothing_is_to_be_written(
-    monkeypatch: pytest.MonkeyPatch, digits_onnx: Path, fixtures: Path, tmp_path: Path, error: InputError | None
+    monkeypatch: pytest.MonkeyPatch,
+    no_timing: Any,
+    digits_onnx: Path,
+    fixtures: Path,
+    tmp_path: Path,
+    error: InputError | None,
 ) -> None:
+    monkeypatch.setattr(no_timing, "gain", 0.05)
     placed: list[bool] = []
     output = tmp_path / "new.onnx"
     original = RecipeSearch._choose
