@@ -1,6 +1,6 @@
 """The label-free judge of `quantize` on outputs whose truth is known.
 
-    python benchmarks/judge_outputs.py [--seeds 3] [--only known|units|fresh]
+    python benchmarks/judge_outputs.py [--seeds 3] [--only known|units|fresh|heldout]
 
 Each of the outputs below is made with a task of its own (classes, targets of different units, boxes, vectors that are
 searched, ...), and disturbed in ways that rounding to integers disturbs outputs: noise in proportion to the whole
@@ -28,11 +28,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from judged_outputs import OUTPUTS, Output
 from judged_outputs_fresh import FRESH
 from judged_outputs_further import FURTHER
+from judged_outputs_heldout import HELDOUT
 from judged_outputs_units import UNITS
 
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.evaluation.criterion import Criterion
+from onnxtool.quantization.evaluation.criterion import AccuracyVerdict, Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.runtime.data.open_data import open_data
 from tests.quantization.quant_models import build, weights
@@ -97,14 +98,15 @@ def graph_of(output: Output, right: np.ndarray) -> onnx.ModelProto:
     return build(nodes, tables, {"x": [None] * right.ndim}, {output.called: [None, *right.shape[1:]]})
 
 
-def judged(output: Output, right: np.ndarray, wrong: np.ndarray) -> bool:
+def judged(output: Output, right: np.ndarray, wrong: np.ndarray) -> AccuracyVerdict:
     data = open_data({"x": np.zeros((len(right), 2), np.float32)}, Fixed(output.called, right).inputs)
     proto = graph_of(output, right)
     judge = FidelityEvaluator(io.from_proto(proto), Fixed(output.called, right), data, batch=len(right))
-    return Criterion().judge(judge.judge(Fixed(output.called, wrong))).kept
+    return Criterion().judge(judge.judge(Fixed(output.called, wrong)))
 
 
-SETS = {"known": (*OUTPUTS, *FURTHER), "units": UNITS, "fresh": FRESH, "all": (*OUTPUTS, *FURTHER, *UNITS, *FRESH)}
+SETS = {"known": (*OUTPUTS, *FURTHER), "units": UNITS, "fresh": FRESH, "heldout": HELDOUT}
+SETS["all"] = tuple(output for outputs in SETS.values() for output in outputs)
 
 
 def main() -> None:
@@ -123,10 +125,8 @@ def main() -> None:
             tampered = output.tamper(right.astype(np.float64), rng) if output.tamper else []
             for kind, exact in [*disturbed(right, rng), *tampered]:
                 wrong = exact.astype(np.float32)
-                kept, loss = (
-                    judged(output, right, wrong),
-                    output.loss(right.astype(np.float64), wrong.astype(np.float64)),
-                )
+                said = judged(output, right, wrong)
+                kept, loss = said.kept, output.loss(right.astype(np.float64), wrong.astype(np.float64))
                 worst = noisiest_db(right, wrong)
                 verdict = (
                     "accepted"
@@ -137,9 +137,8 @@ def main() -> None:
                 )
                 count.update(["cases", *(["kept"] if kept else []), *([verdict] if verdict else [])])
                 if verdict and options.show:
-                    print(
-                        f"    {output.name}: {kind}: {verdict} wrongly; loss {loss:.4f}, noisiest column {worst:.0f} dB"
-                    )
+                    why = "" if kept else f"; {said.worst.text}"
+                    print(f"    {output.name}: {kind}: {verdict} wrongly; loss {loss:.4f}, {worst:.0f} dB{why}")
         total.update(count)
         print(
             f"| {output.name} | {count['cases']} | {count['kept']} | {count['accepted']} | {count['refused']} |",

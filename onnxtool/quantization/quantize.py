@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
@@ -26,7 +26,7 @@ from onnxtool.quantization.search.choice import choose_within_limits
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.search.time_budget import beginning
 from onnxtool.quantization.targets import Target, find_target
-from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
+from onnxtool.quantization.write_result import FirstResult, finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.worker.errors import OutOfTableError
@@ -93,26 +93,46 @@ def quantize(
             if not report.ok:
                 return report
             return on_providers(_saved(report, recipe, kept, replayed), job, options)
-        drop = DEFAULT_DROP if asked.max_drop is None else asked.max_drop
-        outcome = search(job, recipe, drop, asked.time_limit, asked.target, began)
-        best = outcome.best or (outcome.smallest if asked.smallest else None)
-        if asked.limits is not None:
-            best = choose_within_limits(asked.limits, outcome.trials, outcome.is_within, best)
-            if best is None:
-                outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
-        outcome = outcome.settled()
+        first = FirstResult(job, path)
+        try:
+            report = _searched(job, recipe, asked, path, began, first)
+        except OnnxToolError:
+            first.withdraw()
+            raise
+        if report.output is None:
+            first.withdraw()
+        return on_providers(report, job, options)
+
+
+def _searched(
+    job: QuantizationInputs,
+    recipe: QuantRecipe,
+    asked: QuantizeOptions,
+    path: Path,
+    began: float,
+    first: FirstResult,
+) -> QuantizeReport:
+    """What `auto` finds, written."""
+    drop = DEFAULT_DROP if asked.max_drop is None else asked.max_drop
+    keep = first.place if asked.limits is None else None  # else the first one may be none that is wanted
+    outcome = search(job, recipe, drop, asked.time_limit, asked.target, began, keep)
+    best = outcome.best or (outcome.smallest if asked.smallest else None)
+    if asked.limits is not None:
+        best = choose_within_limits(asked.limits, outcome.trials, outcome.is_within, best)
         if best is None:
-            return written_nothing(job, outcome, began)
-        report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, kept, None)
-        report = on_providers(report, job, options)
-        return replace(
-            report,
-            mode="auto",
-            budget=outcome.budget.words,
-            frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
-            verdict=outcome.verdict or report.verdict,
-            warnings=(*outcome.notes, *report.warnings),
-        )
+            outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
+    outcome = outcome.settled()
+    if best is None:
+        return written_nothing(job, outcome, began)
+    report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, asked.recipe_file, None)
+    return replace(
+        report,
+        mode="auto",
+        budget=outcome.budget.words,
+        frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
+        verdict=outcome.verdict or report.verdict,
+        warnings=(*outcome.notes, *report.warnings),
+    )
 
 
 def _for_target(recipe: QuantRecipe, target: Target, asked: QuantizeOptions) -> QuantRecipe:

@@ -44,6 +44,29 @@ _PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search 
 _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
 
 
+class FirstResult:
+    """The first candidate that keeps the budget, in place while the search goes on: who stops it has a file."""
+
+    def __init__(self, job: QuantizationInputs, target: Path) -> None:
+        """Put it at `target`, unless there is something already: that is replaced once, by what the search chose."""
+        self.job, self.target = job, target
+        self._free, self._placed = not target.exists(), False
+
+    def place(self, trial: RecipeTrial) -> None:
+        """Write a candidate that was judged on all samples."""
+        if self._free:
+            model = apply(self.job.prepared, trial.recipe)
+            stamp(model, self.job, trial.recipe)
+            io.save(model, self.target)
+            self._placed = True
+
+    def withdraw(self) -> None:
+        """Take it away again: the search came to another verdict."""
+        if self._placed:
+            for file in (*io.external_files(self.target), self.target):
+                file.unlink(missing_ok=True)
+
+
 def written_nothing(job: QuantizationInputs, outcome: SearchOutcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""

@@ -120,7 +120,6 @@ class ColumnNoise:
         noise: np.ndarray,
         axis: int | None,
         batch: int | None = None,
-        where: np.ndarray | None = None,
     ) -> None:
         """Take in a batch.
 
@@ -129,18 +128,12 @@ class ColumnNoise:
             noise: how far the candidate is off, of the same shape.
             axis: the axis of the columns; None takes all for one.
             batch: the axis of the samples; None where the batch is one.
-            where: values to count, bool of the same shape; all unless given.
         """
-        if where is None:
-            counted, filled = np.broadcast_to(np.ones((), bool), right.shape), right != 0
-        else:
-            counted, filled = where, where & (right != 0)
-            right, noise = np.where(where, right, 0), np.where(where, noise, 0)
-        a, n, c, f = (_by_column(x, axis, batch) for x in (right, noise, counted, filled))
+        a, n, f = (_by_column(x, axis, batch) for x in (right, noise, right != 0))
         power = np.square(n, dtype=np.float64).sum(2)
         parts = np.stack(
             [
-                c.sum((1, 2), dtype=np.float64),
+                np.full(len(a), a[0].size, np.float64),
                 a.sum((1, 2), dtype=np.float64),
                 np.square(a, dtype=np.float64).sum((1, 2)),
                 power.sum(1),
@@ -166,7 +159,9 @@ class ColumnNoise:
         factor = power_factor(self.powers[0], self.powers[1], self.samples, confidence)
         return ColumnRatio(0, db, db - 10 * float(np.log10(factor)))
 
-    def decibels(self, *, scores: bool = False, confidence: float = CONFIDENCE) -> list[ColumnRatio]:
+    def decibels(
+        self, *, scores: bool = False, confidence: float = CONFIDENCE, signal_power: float | None = None
+    ) -> list[ColumnRatio]:
         """Every column that carries information, the worst first.
 
         A column's mean is not a signal. Columns that are constant in the float model are left out, and of many those
@@ -175,6 +170,7 @@ class ColumnNoise:
         Args:
             scores: all columns are on one scale: what is always off, or always on, has the mean one's signal.
             confidence: of what each has at least.
+            signal_power: what noise is held against in place of each column's variance.
         """
         found = []
         for count, total, squares, noise, filled, powers in self.sums.values():
@@ -187,6 +183,7 @@ class ColumnNoise:
                     telling &= variance > _DEAD**2 * np.median(variance)
                 idle = scores & ((mean < _OFF) | (mean > _ON))
                 signal = np.where(idle, np.maximum(variance, variance.mean()), variance)
+                signal = signal if signal_power is None else np.full(len(mean), signal_power)
                 ratio = 10 * np.log10(signal / (noise / count))
                 least = ratio - 10 * np.log10(power_factor(noise, powers, self.samples, confidence))
             found += [ColumnRatio(int(i), float(ratio[i]), float(least[i])) for i in np.flatnonzero(telling)]
@@ -271,12 +268,74 @@ def _rows_of(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
     return np.concatenate([a.reshape(-1, a.shape[-1]) for a in outputs]).astype(np.float64)
 
 
-def middle_half(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Quartiles of each column of a matrix, float32 [2, columns]; None where an output is none."""
-    if any(a.ndim != 2 for a in outputs):
-        return None
-    rows = _rows_of(outputs)
-    return None if rows is None else np.percentile(rows, (25, 75), axis=0).astype(np.float32)
+_SPAN, _DECADE = 5.0, 10.0  # of the 95th percentile against the 5th: the least that tells something, and one decade
+_MOST_VALUES = 4096  # of a column, that are looked at
+DECADE_POWER = float((np.log(_DECADE) / (2 * 1.645)) ** 2)  # variance of the logarithm of what spans one decade
+_LOST = float(np.log(2))  # what is off by a factor of two is lost, however far it is off: 20 dB are one in a hundred
+
+
+def amounts_of(outputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Which columns are amounts that are read in proportion, bool [columns]; empty where their number varies.
+
+    They are above zero everywhere, spread wide, and their logarithms spread more evenly to both sides of the median
+    than they do (Tukey 1977, "Exploratory data analysis", chapter 3: re-expression by symmetry): who uses them may
+    ask for the small ones as well as for the large ones, whose noise alone counts in a sum of squares.
+    """
+    if any(a.dtype.kind != "f" or not a.size for a in outputs) or len({len(columns_of(a)) for a in outputs}) != 1:
+        return np.zeros(0, bool)
+    columns = np.concatenate([columns_of(a) for a in outputs], axis=1)
+    columns = columns[:, :: max(columns.shape[1] // _MOST_VALUES, 1)]
+    low, middle, high = np.percentile(columns, (5, 50, 95), axis=1)
+    positive = (columns.min(axis=1) > 0) & (high >= _SPAN * low)
+    low, middle, high = (np.where(positive, q, 1.0) for q in (low, middle, high))
+    with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are none
+        skew = np.abs(np.log((high - middle) / (middle - low)))
+        skew_of_logs = np.abs(np.log(np.log(high / middle) / np.log(middle / low)))
+    return np.asarray(positive & (skew_of_logs < skew))
+
+
+def proportion_noise(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of amounts, and how far the candidate's are off; zero where the float model's are not above zero."""
+    told = np.where(right > 0, right, 1.0)
+    share = np.where(right > 0, actual.astype(np.float64) / told, 1.0)
+    return np.log(told), np.clip(np.log(np.maximum(share, np.finfo(np.float64).tiny)), -_LOST, _LOST)
+
+
+_ORDER_SAMPLES = 512
+_LEAST_APART = 5  # samples, below which chance decides
+_DISTANCE = 10  # the n-th part of all samples that two are apart in the order of the float model
+
+
+@dataclass
+class SampleOrder:
+    """The order that each column of a matrix puts samples into, of at most 512 of them.
+
+    A sum of squares hangs on a few far values; who ranks samples asks for the order of all. Two samples that are a
+    tenth of all apart in the float model's order should not change places.
+    """
+
+    rows: list[np.ndarray] = field(default_factory=list)  # [2, samples, columns]
+    samples: int = 0
+
+    def add(self, right: np.ndarray, actual: np.ndarray) -> None:
+        """Take in a batch, [samples, columns]."""
+        left = _ORDER_SAMPLES - self.samples
+        if left > 0:
+            self.rows.append(np.stack([right[:left], actual[:left]]))
+            self.samples += min(len(right), left)
+
+    def swapped(self) -> np.ndarray:
+        """By column, the share of such pairs that change places, a tie counting half; empty for few samples."""
+        apart = self.samples // _DISTANCE
+        if apart < _LEAST_APART:
+            return np.zeros(0)
+        right, actual = np.concatenate(self.rows, axis=1)
+        order = np.argsort(right, axis=0, kind="stable")
+        right, actual = (np.take_along_axis(a, order, axis=0) for a in (right, actual))
+        pairs = right[apart:] > right[:-apart]
+        steps = actual[apart:] - actual[:-apart]
+        wrong = np.where(pairs, (steps < 0) + 0.5 * (steps == 0), 0.0)
+        return np.asarray(wrong.sum(axis=0) / np.maximum(pairs.sum(axis=0), 1))
 
 
 def are_alike(outputs: Sequence[np.ndarray]) -> bool:

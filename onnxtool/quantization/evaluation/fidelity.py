@@ -33,9 +33,9 @@ from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import counting_boxes
 from onnxtool.quantization.evaluation.class_agreement import are_distributions
 from onnxtool.quantization.evaluation.column_noise import (
+    amounts_of,
     are_alike,
     are_of_one_length,
-    middle_half,
     within_scores,
 )
 from onnxtool.quantization.evaluation.detections import Detections
@@ -107,7 +107,7 @@ class FidelityEvaluator:
         }
         self.kinds |= dict.fromkeys(self._one_length, OutputKind.VECTORS)
         self._alike = {name for name in matrices if alike[name]}
-        self._middles = {name: middle_half([o[name] for o in self.outputs]) for name in first}
+        self._amounts = {name: amounts_of([o[name] for o in self.outputs]) for name in first}
         self._units = {name for name, same in alike.items() if not same}
         self.detections = Detections.of(model.graph, self.outputs)
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
@@ -173,7 +173,7 @@ class FidelityEvaluator:
     def _statistics(self, name: str, kind: OutputKind, detailed: bool) -> OutputStatistics:
         one_length = kind is OutputKind.VECTORS and name in self._one_length
         alike, units = name in self._alike, name in self._units
-        views = (alike, one_length, units, self._middles[name], self.confidence)
+        views = (alike, one_length, units, self._amounts[name], self.confidence)
         return OutputStatistics(name, kind, detailed, self._scores[name], *views)
 
     def _batches_of_a_first_look(self) -> int:
@@ -227,7 +227,7 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
     margins = [v.margin_db for v in floats]
     judged = [v for v in floats if v.kind is not OutputKind.VECTORS]
     found = [v.found for v in views]
-    totals = [v.total for v in floats if v.by_columns]
+    totals = [v.total for v in floats if v.kind is OutputKind.VALUES]
     rare = [s for f in found if (s := f.rare_shift(confidence)) is not None]
     bounds = {
         "margin_db": min((least for _, least in margins), default=float("inf")),

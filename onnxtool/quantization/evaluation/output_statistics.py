@@ -13,13 +13,16 @@ from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import BOX, boxes_found, boxes_kept
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import (
+    DECADE_POWER,
     ColumnNoise,
     ColumnRatio,
     OrderedColumns,
     PlaceNoise,
+    SampleOrder,
     TotalShift,
     column_axis,
     columns_of,
+    proportion_noise,
 )
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import OutputKind
@@ -28,10 +31,9 @@ from onnxtool.quantization.evaluation.task_metric import samples_axis
 
 # The least signal-to-noise ratio, dB, at the end of the interval. A column of a matrix may be a target of its own:
 # 20 dB are an R2 of 0.99 to float, 17 of 0.98, 10 of 0.9. Where columns vary alike, 20 together and 17 in each do.
-CLASSES_DB, VALUES_DB, TARGETS_DB, ALIKE_DB, VECTORS_DB = 20.0, 25.0, 20.0, 17.0, 10.0
-# What a mean hides: the noisiest eighth of the places of a map may be so far below it, and the middle half of a
-# column's values, on its own scale (a normal distribution's is 8 dB below the whole column's), so far.
-_PLACES_DB, _MIDDLE_DB = 3.0, 15.0
+CLASSES_DB, VALUES_DB, TARGETS_DB, ALIKE_DB, VECTORS_DB = 17.0, 25.0, 20.0, 17.0, 10.0
+_PLACES_DB = 3.0  # what a mean hides: the noisiest eighth of the places of a map may be so far below it
+_SWAPPED_DB = 13.0  # one in twenty: with 17 dB of a normal distribution, one in 27 of them changes places
 _FEW = 5  # percent of the columns of vectors, which may be noisier
 
 
@@ -56,7 +58,7 @@ class OutputStatistics:
         alike: its columns vary about as much as one another; False where there is one alone, or it is no matrix.
         one_length: its rows are all of one length.
         units: its columns do not vary alike, so that none of them is larger than another in any sense.
-        middle: quartiles of each column of the float model's values, [2, columns]; None where it is no matrix.
+        amounts: which of its columns are read in proportion, bool [columns]; empty where nothing is known.
         confidence: of what is lost at most.
     """
 
@@ -67,14 +69,15 @@ class OutputStatistics:
     alike: bool = False
     one_length: bool = False
     units: bool = False
-    middle: np.ndarray | None = None
+    amounts: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     confidence: float = CONFIDENCE
     difference: Difference = field(init=False)
     is_float: bool = False
     power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
     whole: ColumnNoise = field(default_factory=ColumnNoise)
     columns: ColumnNoise = field(default_factory=ColumnNoise)
-    middles: ColumnNoise = field(default_factory=ColumnNoise)
+    proportions: ColumnNoise = field(default_factory=ColumnNoise)
+    order: SampleOrder = field(default_factory=SampleOrder)
     places: PlaceNoise = field(default_factory=PlaceNoise)
     ordered: OrderedColumns = field(default_factory=OrderedColumns)
     total: TotalShift = field(default_factory=TotalShift)
@@ -128,8 +131,10 @@ class OutputStatistics:
         self.columns.add(right, noise, columns, batch)
         self.ordered.add(right, noise)
         self.total.add(right, noise)
-        if self.middle is not None and right.ndim == 2 and right.shape[1] == self.middle.shape[1]:
-            self.middles.add(right, noise, columns, batch, (right >= self.middle[0]) & (right <= self.middle[1]))
+        if self.amounts.any() and self.kind in (OutputKind.VALUES, OutputKind.LINEAR):
+            self.proportions.add(*proportion_noise(right, actual), columns, batch)
+        if right.ndim == 2 or (right.ndim == 1 and len(right) == rows):
+            self.order.add(*(a.reshape(len(a), -1) for a in (right, actual)))
         if columns is not None and batch is not None and columns != batch and right.ndim > 2:
             self.places.add(right, noise, columns, batch)
 
@@ -174,8 +179,10 @@ class OutputStatistics:
 
     @property
     def counted(self) -> bool:
-        """True where what it is used for was counted: scores over a threshold, in all of its columns."""
-        return self.kind is OutputKind.SCORES and self.found.f1() is not None
+        """True where what it is used for was counted: scores over a threshold, in all of its columns, or the few
+        that are as high.
+        """
+        return self.kind is OutputKind.SCORES and (self.found.f1() is not None or self.found.rare_f1 is not None)
 
     @property
     def least_db(self) -> float:
@@ -184,7 +191,7 @@ class OutputStatistics:
             return VECTORS_DB if self.vectors.recall() is not None else ALIKE_DB
         if self.counted:
             return TARGETS_DB
-        matrix = self.middle is not None and self.kind is not OutputKind.SCORES
+        matrix = self.order.samples > 0 and self.kind is not OutputKind.SCORES
         if self.kind is OutputKind.LINEAR or matrix:
             return ALIKE_DB if self.alike else TARGETS_DB
         return VALUES_DB
@@ -218,9 +225,15 @@ class OutputStatistics:
         steps = self.ordered.decibels
         if steps is not None:
             losses.append(Weakest(f"{self.name} (from column to column)", steps, steps, TARGETS_DB))
-        middles = [] if self.counted or self.alike else self.middles.decibels(confidence=self.confidence)
-        for one in middles[:1]:
-            losses.append(Weakest(named(one, " (middle half)"), one.db, one.db, self.least_db - _MIDDLE_DB))
+        for one in self.proportions.decibels(confidence=self.confidence, signal_power=DECADE_POWER):
+            if self.amounts[one.column]:
+                losses.append(Weakest(named(one, " (in proportion)"), one.db, one.at_least, TARGETS_DB))
+                break
+        swapped = np.zeros(0) if self.alike or self.kind is OutputKind.SCORES else self.order.swapped()
+        if len(swapped):
+            one = max(found, key=lambda one: swapped[one.column])
+            db = -10 * float(np.log10(max(swapped[one.column], 1e-9)))
+            losses.append(Weakest(named(one, " (order of samples)"), db, db, _SWAPPED_DB))
         excess = self.places.excess() if self.kind is OutputKind.VALUES and self.found.f1() is None else np.zeros(0)
         if len(excess):
             one = min(found, key=lambda one: one.db - excess[one.column])

@@ -10,7 +10,9 @@ import numpy as np
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE, amount_bound, clustered_share_bound
 from onnxtool.runtime.timing.timing import student_quantile
 
-_THRESHOLDS = np.array([0.3, 0.5, 0.7, 0.9])  # of a score, from which on people act on it
+# Of a score, from which on people act on it; those behind the first four are looked at where few scores are as high.
+_THRESHOLDS = np.array([0.3, 0.5, 0.7, 0.9, 0.4, 0.6, 0.8])
+_FOR_FEW = np.arange(len(_THRESHOLDS)) >= 4
 _MIDDLE = 1  # of them
 _HIGH = 0.9  # from here on near ties count in full: few scores are as high by chance
 _LEAST_FOUND = 50  # over a threshold, below which one alone is more than a point
@@ -26,7 +28,7 @@ def _none() -> np.ndarray:
 
 @dataclass
 class ScoreAgreement:
-    """Running sums over the scores of one output, at each of four thresholds."""
+    """Running sums over the scores of one output, at each threshold."""
 
     _true: np.ndarray = field(default_factory=_none)
     _both: np.ndarray = field(default_factory=_none)
@@ -86,7 +88,11 @@ class ScoreAgreement:
 
     @property
     def _enough(self) -> np.ndarray:
-        return (self._true >= _LEAST_FOUND) & (_THRESHOLDS < _HIGH)
+        return np.asarray((self._true >= _LEAST_FOUND) & (_THRESHOLDS < _HIGH) & ~_FOR_FEW)
+
+    @property
+    def _few(self) -> np.ndarray:
+        return np.asarray((self._true > 0) & ~self._enough & (~_FOR_FEW | (self._true < _LEAST_FOUND)))
 
     def f1(self, confidence: float | None = None) -> float | None:
         """F1 against the float model of what exceeds a threshold, the worst one, at least where a confidence is given;
@@ -117,7 +123,7 @@ class ScoreAgreement:
     @property
     def rare_f1(self) -> float | None:
         """`f1` at a threshold that few exceed, and at 0.9 unless samples are pictures; None where none is as high."""
-        few = (self._true > 0) & ~self._enough
+        few = self._few
         if self.of_samples() is not None:
             few &= self._true < _LEAST_FOUND
         return float((2 * self._both[few] / (self._true + self._found)[few]).min()) if few.any() else None
@@ -126,7 +132,7 @@ class ScoreAgreement:
         """How far scores over 0.9, or over a threshold that few exceed, move on the mean, the worst, and at most; None
         without any.
         """
-        few = np.flatnonzero((self._true > 0) & ~self._enough)
+        few = np.flatnonzero(self._few)
         if not len(few):
             return None
         means, squares, count = (v[few] / self._true[few] for v in (self._shift, self._squares, self._true**2))

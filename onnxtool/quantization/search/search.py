@@ -24,7 +24,7 @@ from onnxtool.quantization.inputs import FIDELITY_SAMPLES, QuantizationInputs
 from onnxtool.quantization.kernel_table import estimate_by, table_named
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.candidates import chosen_by, natural_plan, rule_of_thumb
-from onnxtool.quantization.search.evaluator import CandidateEvaluator
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import macs
 from onnxtool.quantization.search.stages import RecipeSearch, SearchOutcome
 from onnxtool.quantization.search.time_budget import TimeBudget
@@ -47,6 +47,7 @@ def search(
     time_limit: float,
     target: str | None = None,
     began: float | None = None,
+    keep: Callable[[RecipeTrial], None] | None = None,
 ) -> SearchOutcome:
     """Find the fastest recipe within the budget.
 
@@ -57,6 +58,7 @@ def search(
         time_limit: seconds for the whole search; it ends with the best found so far.
         target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
         began: reading of the clock that the time limit counts from; now unless given.
+        keep: called once, with the first candidate that keeps the budget and is faster than float.
     """
     clock = TimeBudget(time_limit, began)
     traits = find_target(target)
@@ -88,7 +90,9 @@ def search(
     evaluator = CandidateEvaluator(
         job, budget, judge, reference, seen, guess, CalibrationCache(job.prepared, seen, samples), clock
     )
-    outcome = RecipeSearch(evaluator, budget, nodes, base, measured, inner).run()
+    recipes = RecipeSearch(evaluator, budget, nodes, base, measured, inner)
+    recipes.keep = keep
+    outcome = recipes.run()
     notes = tuple(note for note in (traits.note, clock.note) if note)
     if target is not None:
         how = "rules of thumb: nothing was" if table is None else "its table of kernel times: the model itself was not"

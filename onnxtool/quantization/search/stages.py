@@ -122,11 +122,12 @@ class RecipeSearch:
         self._left: dict[int, list[RecipeMove]] = {}  # moves that were not made, by candidate
         self.sure = False  # the winner has been judged on all samples, not on a first few
         self.stage = "searching recipes"
+        self.keep: Callable[[RecipeTrial], None] | None = None  # takes the first that is kept, once
 
     def run(self) -> SearchOutcome:
         """Starting points, moves, repairs and moves from these, as far as there is time."""
         with progress.task("searching recipes") as task:
-            self.evaluator.after_trial = partial(self._tell, task)
+            self.evaluator.after_trial = partial(self._after_trial, task)
             self._tell(task, "trying families of recipes")
             self._families(static=False)  # which hang on no ranges, so that there is a first file soon
             self._tell(task, "choosing how ranges are measured")
@@ -146,6 +147,22 @@ class RecipeSearch:
                 self._float_kernels("choice")
             self._tell(task, "choosing")
             return self._choose()
+
+    def _after_trial(self, task: progress.Task) -> None:
+        """Hand on the first candidate that keeps the budget and is surely faster than float; say what was tried."""
+        if self.keep is not None:
+            fast = (t for t in self._fastest(len(self.evaluator.trials)) if t.latency and is_faster(t.latency, False))
+            first = next((t for t in fast if self._looks_good(t) and self._is_within(t, Samples.ALL)), None)
+            if first is not None:
+                keep, self.keep = self.keep, None
+                keep(first)
+        self._tell(task)
+
+    def _looks_good(self, trial: RecipeTrial) -> bool:
+        """Whether what was measured so far is within the budget, however few samples show it."""
+        return trial.fidelity is not None and all(
+            loss.measured <= 1 for loss in self.budget.judge(trial.fidelity, trial.metric).losses
+        )
 
     def _tell(self, task: progress.Task, stage: str = "") -> None:
         """Say what is being done, how much was tried, the best so far, and what is left of the time."""

@@ -281,12 +281,29 @@ def test_noise_in_few_of_the_samples_or_places_of_a_map_is_seen() -> None:
         assert found.channel_db > 27 and "noisiest eighth" in found.weakest and not Criterion().judge(found).kept
 
 
-def test_noise_that_hides_the_middle_half_of_a_column_is_seen() -> None:
+@pytest.mark.parametrize("columns", [1, 3])
+def test_amounts_over_a_decade_are_judged_in_proportion(columns: int) -> None:
     """Most values are small, a few are large, and by these the noise looks like little."""
     random = np.random.default_rng(13)
-    right = np.exp(2 * random.normal(size=(400, 1)))
-    found = judged(right, right + 10**-1.2 * right.std() * random.normal(size=right.shape), "Relu")
-    assert found.channel_db > 23 and found.weakest == "y (middle half)" and not Criterion().judge(found).kept
+    right = np.exp(random.normal(size=(400, columns)))
+    noise = random.normal(size=right.shape)
+    found = judged(right, right + 10**-1.3 * right.std() * noise, "Relu")
+    assert found.channel_db > 23 and "(in proportion)" in found.weakest and not Criterion().judge(found).kept
+    assert Criterion().judge(judged(right, right * (1 + 0.02 * noise), "Relu")).kept
+    # What merely comes near to zero is no amount in proportion.
+    even = random.uniform(0.001, 1, (400, columns))
+    assert Criterion().judge(judged(even, even + 0.05 * even.std() * noise, "Relu")).kept
+
+
+def test_noise_that_hides_the_order_of_most_samples_is_seen() -> None:
+    """A few far values make the noise of all others look like little."""
+    random = np.random.default_rng(13)
+    right = random.normal(size=(400, 1))
+    right[::20] *= 15
+    off = 10**-1.2 * right.std() * random.normal(size=right.shape)
+    found = judged(right, right + off, "Relu")
+    assert found.channel_db > 23 and found.weakest == "y (order of samples)" and not Criterion().judge(found).kept
+    assert Criterion().judge(judged(right, right + off / 4, "Relu")).kept
 
 
 def test_rows_of_one_length_are_vectors_whatever_the_graph_says() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import CandidateEvaluator
+from onnxtool.quantization.search.stages import RecipeSearch, SearchOutcome
 from onnxtool.quantization.targets import this_machine
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
@@ -200,3 +202,55 @@ def test_small_models_are_judged_on_more_samples_than_are_held_out(tmp_path: Pat
     data = {"x": np.random.default_rng(0).standard_normal((300, 64)).astype(np.float32)}
     found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=300, smallest=True)
     assert max(c.fidelity.samples for c in found.frontier if c.fidelity) == 256
+
+
+def test_the_first_candidate_within_the_budget_is_in_place_when_the_search_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, no_timing: Any, digits_onnx: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(no_timing, "gain", 0.05)
+
+    def stop(_self: RecipeSearch, _stage: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RecipeSearch, "_move", stop)
+    known, new = tmp_path / "known.onnx", tmp_path / "new.onnx"
+    known.write_bytes(b"what was there")
+    for output in (known, new):
+        with pytest.raises(KeyboardInterrupt):
+            onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=300)
+    assert known.read_bytes() == b"what was there", "what exists is replaced once, by the choice"
+    data = np.load(fixtures / "eval.npz")
+    logits = OnnxRunner.open(new).run({"image": data["image"]})["logits"]
+    assert (logits.argmax(axis=1) == data["label"]).mean() >= 716 / 719 - 0.01
+    assert any("Integer" in n.op_type or n.op_type == "DequantizeLinear" for n in io.load(new).graph)
+
+
+@pytest.mark.parametrize("error", [InputError("broken"), None])
+def test_the_first_candidate_is_taken_away_where_nothing_is_to_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+    no_timing: Any,
+    digits_onnx: Path,
+    fixtures: Path,
+    tmp_path: Path,
+    error: InputError | None,
+) -> None:
+    monkeypatch.setattr(no_timing, "gain", 0.05)
+    placed: list[bool] = []
+    output = tmp_path / "new.onnx"
+    original = RecipeSearch._choose
+    monkeypatch.setattr(RecipeSearch, "_move", lambda _self, _stage: None)
+
+    def choose(self: RecipeSearch) -> SearchOutcome:
+        placed.append(output.exists())
+        if error is not None:
+            raise error
+        return replace(original(self), best=None, smallest=None, verdict="none")
+
+    monkeypatch.setattr(RecipeSearch, "_choose", choose)
+    if error is None:
+        report = onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=300)
+        assert report.output is None
+    else:
+        with pytest.raises(InputError):
+            onnxtool.quantize(digits_onnx, output, data=fixtures / "calib.npz", time_limit=300)
+    assert placed == [True] and not output.exists()
