@@ -53,7 +53,8 @@ _STATEFUL = (
 _NUMBERS = "the file lacks what the model gives that is a number and no tensor: {}"
 _SAME_NAME = "output {!r} is called {!r} in the file, since an input has its name"
 _ATTRIBUTES = (
-    "the model changes its own attributes when it runs ({}): what depends on their values is as it was in the export"
+    "the model changes its own attributes when it runs ({}): the ONNX file begins every run from those it was loaded "
+    "with"
 )
 _UNSTEADY = (
     "the model gives another result the second time that it runs on one input: it keeps state outside its buffers. An "
@@ -145,7 +146,7 @@ class TorchModel(LayeredModel):
                 model._hold_to_first_run(loaded_first)
             if model.numbers:
                 model.notes.append(_NUMBERS.format(", ".join(model.numbers[:3])))
-            attributes = model.state.changed_attributes()
+            attributes = model.state.hold_attributes()
             if attributes:
                 model.notes.append(_ATTRIBUTES.format(", ".join(attributes[:3])))
             changed = model.state.look()
@@ -200,6 +201,8 @@ class TorchModel(LayeredModel):
 
     def flat(self) -> FlatModule:
         """The module with flat inputs and outputs, in eval mode."""
+        if self.state is not None:
+            self.state.restore()
         flat = FlatModule(self.module, self.plan)
         flat.eval()
         return flat
@@ -243,8 +246,6 @@ class TorchModel(LayeredModel):
                 "weights were given back" if self.released else "results are random" if self.random else "layers round"
             )
             raise UnsupportedError(f"its {why}")
-        if self.state is not None:
-            self.state.restore()
         tensors = [to_torch(np.asarray(feeds[s.name])) for s in self.inputs]
         return operator_trace(self.flat(), tensors, self.inputs, self.outputs)
 

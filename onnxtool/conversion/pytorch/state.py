@@ -15,10 +15,10 @@ _OWN = frozenset(vars(torch.nn.Module()))  # attributes that every module has
 
 
 class ModuleState:
-    """The buffers of a module as they were when it was loaded.
+    """The buffers and plain attributes of a module as they were when it was loaded.
 
     Attributes:
-        changed: names of those that a run has changed.
+        changed: names of buffers that a run has changed.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -27,7 +27,8 @@ class ModuleState:
         buffers = _buffers(module)
         small = sum(b.nbytes for b in buffers.values()) <= _MOST_BYTES
         self._kept = {n: b.detach().clone() for n, b in buffers.items()} if small else {}
-        self._plain = _plain_attributes(module)
+        self._plain = {path: (part, _plain_attributes(part)) for path, part in module.named_modules()}
+        self._holds_attributes = False
 
     def look(self) -> tuple[str, ...]:
         """Which buffers are no longer as they were."""
@@ -35,13 +36,19 @@ class ModuleState:
         self.changed = tuple(n for n, kept in self._kept.items() if n not in now or not _same(now[n], kept))
         return self.changed
 
-    def changed_attributes(self) -> tuple[str, ...]:
-        """Numbers, words and switches among the attributes of its modules that are no longer as they were."""
-        now = _plain_attributes(self._module)
-        return tuple(n for n, value in now.items() if n not in self._plain or self._plain[n] != value)
+    def hold_attributes(self) -> tuple[str, ...]:
+        """Put numbers, words and switches among the attributes of its modules back, now and before each run from now.
+
+        Returns:
+            Those that runs have changed.
+        """
+        self._holds_attributes = True
+        return self._restore_attributes()
 
     def restore(self) -> None:
-        """Put the changed buffers back."""
+        """Put back what runs have changed."""
+        if self._holds_attributes:
+            self._restore_attributes()
         if not self.changed:
             return
         with torch.no_grad():
@@ -54,6 +61,19 @@ class ModuleState:
                 else:
                     owner, _, own = name.rpartition(".")
                     setattr(self._module.get_submodule(owner), own, kept.clone())
+
+    def _restore_attributes(self) -> tuple[str, ...]:
+        found: list[str] = []
+        for path, (part, before) in self._plain.items():
+            now = _plain_attributes(part)
+            changed = [name for name, value in now.items() if name not in before or before[name] != value]
+            for name in changed:
+                if name in before:
+                    setattr(part, name, before[name])
+                else:
+                    delattr(part, name)
+            found += [f"{path}.{name}" if path else name for name in changed]
+        return tuple(found)
 
 
 class AsLoaded:
@@ -107,14 +127,13 @@ def random_operators(run: Callable[[], Any]) -> list[str]:
     return list(found)
 
 
-def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
-    """Attributes of a module and those inside it that are plain values, by their path."""
-    found: dict[str, Any] = {}
-    for path, part in module.named_modules():
-        for name, value in vars(part).items():
-            if not name.startswith("_") and isinstance(value, (bool, int, float, str, type(None))) and value == value:
-                found[f"{path}.{name}" if path else name] = value
-    return found
+def _plain_attributes(part: torch.nn.Module) -> dict[str, Any]:
+    """Attributes of a module that are plain values."""
+    return {
+        name: value
+        for name, value in vars(part).items()
+        if not name.startswith("_") and isinstance(value, (bool, int, float, str, type(None))) and value == value
+    }
 
 
 def _buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:

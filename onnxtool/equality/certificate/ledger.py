@@ -422,7 +422,7 @@ def _nearest(
             if factors:
                 for factor in factors:
                     by = float(known[factor].number.reshape(()))
-                    if np.isfinite(by) and abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
+                    if np.isfinite((by, number[at])).all() and abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
                         ulps = _distance(flat, number * by, (number * by).astype(kind).astype(np.float64), kind)
                         if ulps is not None:
                             return RoundedConstant(name, candidate, factor, ulps)

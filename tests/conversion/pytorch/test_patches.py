@@ -47,6 +47,14 @@ def shares_keys(x: torch.Tensor) -> torch.Tensor:
     return functional.scaled_dot_product_attention(heads.repeat(1, 4, 1, 1), heads, heads, enable_gqa=True)
 
 
+def attends_to_nothing(x: torch.Tensor) -> torch.Tensor:
+    """Rows of which a mask leaves nothing, said in booleans and in -inf."""
+    heads, keeps = x[:, None, :, None], x[:, None, :, None] > 0
+    attention = functional.scaled_dot_product_attention
+    said = [keeps.expand(-1, 1, -1, x.shape[1]), torch.where(keeps, 0.0, -torch.inf).expand(-1, 1, -1, x.shape[1])]
+    return torch.cat([attention(heads, heads, heads + 1, mask)[:, 0, :, 0] for mask in said], 1)
+
+
 def rounds_down(x: torch.Tensor) -> torch.Tensor:
     return x * 0 + (x.shape[0] - 7) // 2
 
@@ -102,6 +110,11 @@ def forgets_a_removed_input(_: Path) -> bool:
     return list(graph.inputs._ref_counter.values()) == [1]
 
 
+def attends_when_traced(folder: Path) -> bool:
+    cases = ((shares_keys, SEQUENCE), (attends_to_nothing, X))
+    return all(traced(Computes(function), rows)(folder) for function, rows in cases)
+
+
 class LeavesPaddingOut(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -135,13 +148,14 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(13, lambda x: torch.signbit(x) * 1.0, ZEROS),
         translated(14, torch.expm1, SMALL, 1e-6),
         translated(15, torch.log1p, SMALL, 1e-6),
+        translated(16, attends_to_nothing),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (
             padded_encoder.PATCH,
             lambda folder: agrees(LeavesPaddingOut(), SEQUENCE, folder, "dynamo", dims=SEQUENCE.shape),
         ),
         (removed_inputs.PATCH, forgets_a_removed_input),
-        (traced_operators.GROUPED_ATTENTION, traced(Computes(shares_keys), SEQUENCE)),
+        (traced_operators.ATTENTION, attends_when_traced),
         (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),
         (traced_operators.UNFLATTEN, traced(Computes(splits_heads), SEQUENCE, opset=12)),
         (traced_operators.EQUAL, says_that_equal_was_frozen),

@@ -6,10 +6,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 import torch
 
 import onnxtool
+from onnxtool.conversion.convert import open_source
 from onnxtool.conversion.pytorch.state import AsLoaded
 from onnxtool.conversion.pytorch.tensors import numbers_left_out
 from onnxtool.errors import OnnxToolError, UnsupportedError
@@ -94,3 +97,34 @@ def test_numbers_in_a_result() -> None:
     assert numbers_left_out(torch.ones(1)) == []
     assert numbers_left_out({"a": torch.ones(1), "b": [1.5, None, "x"]}) == ["b.0 (float)"]
     assert numbers_left_out(True) == ["output (bool)"]
+
+
+class KeepsSmallest(torch.nn.Module):  # type: ignore[misc]
+    """Has its window cut to the smallest input so far, as Swin has, and counts in a name of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = 4
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x.shape[1]
+        if x.shape[1] < self.window:
+            self.window = x.shape[1]
+        return x[:, : self.window].sum(1)
+
+
+def test_attributes_that_a_run_changes_are_put_back(tmp_path: Path) -> None:
+    module = KeepsSmallest()
+    report = onnxtool.convert(module, tmp_path / "out.onnx", input_shapes={"x": ("batch", "length")})
+    assert any("changes its own attributes when it runs (last" in note for note in report.notes)
+    rows = np.arange(12, dtype=np.float32).reshape(2, 6)
+    (found,) = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": rows})
+    np.testing.assert_array_equal(found, rows[:, :4].sum(1))
+
+
+def test_attributes_of_the_source_are_those_it_was_loaded_with() -> None:
+    source = open_source(KeepsSmallest(), input_shapes={"x": ("batch", "length")})
+    rows = np.arange(12, dtype=np.float32).reshape(2, 6)
+    for _ in range(2):
+        np.testing.assert_array_equal(source.run({"x": rows})["output"], rows[:, :4].sum(1))
+        source.run({"x": rows[:, :2]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,18 +13,16 @@ import torch
 from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
+from onnxtool.conversion.pytorch.attention import attention
 from onnxtool.conversion.pytorch.patches import padded_encoder
 
-# The exporter writes attention from this opset on.
-_ATTENTION = 14
 _OWN_ATTENTION = functional.scaled_dot_product_attention
 _UNFLATTEN = torch.Tensor.unflatten
 _EQUAL = torch.equal
 
 
 @contextmanager
-def _attended(module: torch.nn.Module, opset: int) -> Iterator[None]:
-    attention = _attention if opset < _ATTENTION else _attention_of_groups
+def _attended(module: torch.nn.Module, _opset: int) -> Iterator[None]:
     # A mode of torch's would be simpler, but hides the lines of the model from the tracer's warnings.
     places = [(names, name) for names in _namespaces(module) for name, v in [*names.items()] if v is _OWN_ATTENTION]
     try:
@@ -75,42 +72,11 @@ def _equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(_EQUAL(tensor, other))
 
 
-def _attention_of_groups(*args: Any, **kwargs: Any) -> torch.Tensor:
-    """Heads that share keys are what the exporter cannot write at any opset."""
-    return (_attention if kwargs.get("enable_gqa") else _OWN_ATTENTION)(*args, **kwargs)
-
-
-def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,  # noqa: ARG001  (the signature is torch's)
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    """scaled_dot_product_attention as its documentation spells it; nothing is dropped, since nothing is trained."""
-    if enable_gqa:
-        repeats = query.size(-3) // key.size(-3)
-        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
-    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.size(-1)) if scale is None else scale)
-    if is_causal:
-        rows, columns = (torch.arange(t.size(-2), device=t.device) for t in (query, key))
-        attn_mask = columns[None, :] <= rows[:, None]
-    if attn_mask is not None and attn_mask.dtype != torch.bool:
-        scores = scores + attn_mask
-    if attn_mask is None or attn_mask.dtype != torch.bool:
-        return scores.softmax(-1) @ value
-    # Where a row of the mask hides everything, torch gives zeros.
-    weights = scores.masked_fill(~attn_mask, -math.inf).softmax(-1)
-    return weights.masked_fill(~attn_mask, 0.0) @ value
-
-
-GROUPED_ATTENTION = Patch(
+ATTENTION = Patch(
     "torch",
     "",
-    "torch's tracing exporter has no attention of heads that share keys, and below opset 14 none at all",
+    "torch's tracing exporter has no attention below opset 14, none of heads that share keys, and NaN where a mask of "
+    "-inf leaves nothing",
     _attended,
 )
 FUSED_ATTENTION = Patch(
@@ -124,4 +90,4 @@ UNFLATTEN = Patch(
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
 # Given the module that is traced, and the opset.
-PATCHES = (padded_encoder.PATCH, GROUPED_ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)
+PATCHES = (padded_encoder.PATCH, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)

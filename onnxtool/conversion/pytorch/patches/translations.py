@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+import onnx_ir as ir
 import onnxscript
 import torch
+from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention
 
 from onnxtool.conversion.patches import LibraryPatch, applied
 from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, is_negative, log1p
@@ -119,6 +122,29 @@ def _distances(a: Any, b: Any, p: float, compute_mode: int | None = None) -> Any
     return op.Pow(total, _like(1 / p, apart))
 
 
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """As `pytorch.attention`: the exporter's own gives the mean of all values, or NaN, where a mask leaves nothing."""
+    options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    if attn_mask is None:
+        return aten_scaled_dot_product_attention(query, key, value, **options)
+    if attn_mask.dtype == ir.DataType.BOOL:
+        attn_mask = op.Where(attn_mask, _like(0, query), _like(-math.inf, query))
+    highest = op.ReduceMax(attn_mask, op.Constant(value_ints=[-1]), keepdims=1)
+    empty = op.Equal(highest, _like(-math.inf, query))
+    some = op.Where(empty, _like(0, query), attn_mask)  # no 0 / 0 on the way
+    mixed = aten_scaled_dot_product_attention(query, key, value, some, **options)
+    return op.Mul(mixed, op.Where(empty, _like(0, query), _like(1, query)))
+
+
 def _log_sigmoid(values: Any) -> Any:
     """-log(1 + e^-x): the logarithm of Sigmoid is minus infinity from -17 on."""
     return op.Neg(op.Softplus(op.Neg(values)))
@@ -225,4 +251,9 @@ PATCHES = (
     _imprecise(_ATEN.signbit.default, _sign_bit, "torch 2.13 finds no sign in -0.0"),
     _imprecise(_ATEN.expm1.default, _expm1, "torch 2.13's e^x - 1 has no correct digit left at 1e-7"),
     _imprecise(_ATEN.log1p.default, _log1p, "torch 2.13's log(1 + x) has no correct digit left at 1e-7"),
+    _imprecise(
+        _ATEN.scaled_dot_product_attention.default,
+        _attention,
+        "torch 2.13 gives means or NaN where a mask leaves nothing to attend to",
+    ),
 )

@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from onnxtool.conversion.pytorch.attention import attention
 from onnxtool.conversion.pytorch.recording.aten_operators import (
     OPERATORS,
     UNWRITTEN,
@@ -99,7 +100,7 @@ def _plain_kernels() -> Iterator[None]:
     flags = {name: getattr(compiler, name) for name in ("_is_compiling_flag", "_is_exporting_flag")}
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    torch.nn.functional.scaled_dot_product_attention = _attention  # a mode does not see calls inside torch's functions
+    torch.nn.functional.scaled_dot_product_attention = attention  # a mode does not see calls inside torch's functions
     try:
         compiler._is_compiling_flag = compiler._is_exporting_flag = True
         with warnings.catch_warnings():
@@ -118,43 +119,8 @@ class _WrittenOut(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _FUSED_ATTENTION:
-            return _attention(*args, **(kwargs or {}))
+            return attention(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
-
-
-def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    """softmax(q k^T scale + mask) v, as torch documents it.
-
-    Raises:
-        UnsupportedError: it drops out at random.
-    """
-    if dropout_p:
-        raise UnsupportedError("its attention drops out at random")
-    if enable_gqa:
-        repeats = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
-    root = (query.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
-    scores = (query * root) @ (key.transpose(-2, -1) * root)
-    masked = attn_mask is not None and attn_mask.dtype == torch.bool
-    if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(scores.dtype)
-    if attn_mask is not None:
-        scores = scores + attn_mask
-    shares = torch.softmax(scores, -1)
-    if masked:  # torch gives nothing where the mask leaves nothing, and not 0 / 0
-        shares = torch.where(torch.isnan(shares), 0.0, shares)
-    return shares @ value
 
 
 def _name(target: object) -> str:
