@@ -81,13 +81,13 @@ def row_dependence(
     try:
         batch = _batch_keys(model, fixed)
         usual = [*itertools.islice(usual_sizes(model, ()), 1 + _OTHER_SIZES)]
-        turning, unlike, _ = turning_sizes(model, model, usual[0], time.thread_time() + seconds / 4)
+        decided, steps, unlike, _ = turning_sizes(model, model, usual[0], time.thread_time() + seconds / 4)
         if unlike is not None:
             return RowDependence("the shapes of its outputs differ from run to run")
         few = 3 if fixed and fixed.size == 2 else 2  # the fixed batch itself shows nothing
         tried: list[Sizes] = [{**sizes, **dict.fromkeys(batch, n)} for sizes in usual[:1] for n in (few, 3, most)]
         tried += [{**sizes, **dict.fromkeys(batch, few)} for sizes in usual[1:]]
-        for sizes in turning:
+        for sizes in (*decided, *steps):
             rows = min(max(*(sizes[key] for key in batch), 2), most)
             tried.append({**sizes, **dict.fromkeys(batch, rows)})
         tried = [s for s in tried if fixed is None or all(s[key] != fixed.size for key in batch)]

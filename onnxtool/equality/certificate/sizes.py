@@ -115,7 +115,7 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
 
 def turning_sizes(
     a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, deadline: float
-) -> tuple[list[Sizes], Sizes | None, int]:
+) -> tuple[list[Sizes], list[Sizes], Sizes | None, int]:
     """Sizes at which one of the models does something that it did at no other size before.
 
     Both are run for their sizes alone. From one size of a dim to the next, sizes and whole numbers inside a graph grow
@@ -123,11 +123,13 @@ def turning_sizes(
     size that no number of the graph tells is found between two sizes far apart, by halving.
 
     Returns:
-        The sizes, first those at which a decision is new; those at which the shapes of the outputs
-        differ, if any; how many were looked at.
+        The sizes at which a decision is new, and the others; those at which the shapes of the outputs differ, if any;
+        how many were looked at.
     """
     looks = _Looks(a, b, time.thread_time() + _HALVING * (deadline - time.thread_time()))
     looks.named |= looks.constant_numbers(usual)
+    looks.at("", usual)
+    looks.found = ([], [])  # what is decided at the usual sizes is compared anyway
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     turns = itertools.chain.from_iterable(looks.turns(usual, name) for name in usual)
@@ -136,13 +138,13 @@ def turning_sizes(
         if time.thread_time() > deadline:
             break
         if looks.at(name, sizes) is None and looks.unlike is not None:
-            return [], looks.unlike, looks.count
+            return [], [], looks.unlike, looks.count
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
     few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if time.thread_time() < deadline and looks.runs[0].of(sizes).outputs]
-    largest_first = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in looks.found)
-    return [*itertools.chain(*largest_first), *beyond], None, looks.count
+    decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in looks.found)
+    return decided, [*steps, *beyond], None, looks.count
 
 
 class _Looks:

@@ -230,8 +230,10 @@ def test_places_that_held_zeros_alone_are_counted_where_a_dim_stays_as_long() ->
     filled = Filled()
     filled.add("t", np.array([[1, 0, 0], [2, 0, 0]]))
     assert filled.zeros() == 2
+    assert filled.is_padded()
     filled.add("t", np.array([[0, 3, 0]]))  # another batch
     assert filled.zeros() == 1
+    assert not filled.is_padded()
     filled.add("t", np.array([[0, 3, 0, 0]]))
     assert filled.zeros() == 0
 
