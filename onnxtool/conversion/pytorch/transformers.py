@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import warnings
@@ -115,7 +116,24 @@ def made_ready(module: Any, notes: list[str], tokens: Collection[str] = ()) -> d
             "exported without attention_mask: what is padded to the length of its batch counts as sound; give the file "
             "recordings of one length at a time"
         )
+    if set(shapes) <= {"pixel_values", "pixel_mask"} and _takes_wider(module, shapes):
+        channels, height, width = shapes["pixel_values"][1:]
+        notes.append(
+            f"exported for images of {height} x {width}, the size of its configuration; it takes others too, each "
+            f"named as numbers: --input-shape pixel_values:batch,{channels},HEIGHT,WIDTH"
+        )
     return shapes
+
+
+def _takes_wider(module: Any, shapes: Mapping[str, tuple[Any, ...]]) -> bool:
+    """Whether it runs on an image twice as wide as the usual one."""
+    sizes = {name: [1, *shape[1:-1], 2 * shape[-1]] for name, shape in shapes.items()}
+    # A copy shares the weights; what a run changes in itself (Swin's windows) stays there.
+    trial = copy.deepcopy(module, {id(t): t for t in (*module.parameters(), *module.buffers())})
+    with suppress(Exception), torch.inference_mode():
+        trial.eval()(**{name: torch.ones(size) for name, size in sizes.items()})
+        return bool(sizes)
+    return False
 
 
 def _choose_experts(module: Any) -> None:

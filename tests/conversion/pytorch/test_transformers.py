@@ -15,7 +15,7 @@ import torch
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.pytorch.adapter import form_of
-from onnxtool.conversion.pytorch.transformers import usual_shapes
+from onnxtool.conversion.pytorch.transformers import made_ready, usual_shapes
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.options.convert import ConvertOptions
@@ -205,3 +205,19 @@ def test_masks_of_recordings_and_images_are_inputs_where_the_model_is_given_them
     detector: Any = SimpleNamespace(config=SimpleNamespace(image_size=32), main_input_name="pixel_values")
     detector.forward = lambda pixel_values, pixel_mask: None
     assert usual_shapes(detector) == {"pixel_values": ("batch", 3, 32, 32), "pixel_mask": ("batch", 32, 32)}
+
+
+@needs_transformers
+def test_other_sizes_of_images_are_offered_where_the_model_takes_them() -> None:
+    import transformers
+
+    small: dict[str, Any] = {"image_size": 32, "patch_size": 4, "num_channels": 1}
+    swin = transformers.SwinConfig(embed_dim=8, depths=[1], num_heads=[2], window_size=4, **small)
+    layers = {name: SMALL[name] for name in SMALL if name != "vocab_size"}
+    for module, offered in (
+        (transformers.SwinModel(swin), ["pixel_values:batch,1,HEIGHT,WIDTH"]),
+        (transformers.ViTModel(transformers.ViTConfig(**small, **layers)), []),
+    ):
+        notes: list[str] = []
+        made_ready(module, notes)
+        assert [note.rpartition(" ")[2] for note in notes if "32 x 32" in note] == offered
