@@ -27,6 +27,19 @@ Scores = tuple[ir.Node | None, float, ir.Value | None]
 
 
 @dataclass(frozen=True)
+class RowGuard:
+    """What makes rows of a result zero because a mask leaves them no key.
+
+    Attributes:
+        operator: "Where" for Where(rows, 0, result), "Mul" for Mul(result, rows).
+        rows: [batch, 1, length, 1].
+    """
+
+    operator: str
+    rows: ir.Value
+
+
+@dataclass(frozen=True)
 class Attention:
     """Softmax(query . key * scale + mask) . value, each still as [batch, length, heads, width].
 
@@ -38,7 +51,7 @@ class Attention:
         mask: added to the scores.
         last: the Reshape that joins the heads.
         repeats: how many heads of the query share one of key and value.
-        empty: where rows of the result are zero because the mask leaves them no key: [batch, 1, length, 1].
+        guard: of the rows of the result; None where there is none.
     """
 
     query: ir.Value
@@ -47,7 +60,7 @@ class Attention:
     scale: float
     mask: ir.Value | None
     last: ir.Node
-    empty: ir.Value | None
+    guard: RowGuard | None
     repeats: int = 1
 
 
@@ -88,7 +101,7 @@ def find_attention(
     mixing = sole_use(weights)
     if mixing is None or mixing.op_type != "MatMul" or mixing.inputs[0] is not weights:
         return None
-    mixed, empty = _past_guard(mixing.outputs[0], context)
+    mixed, guard = _past_guard(mixing.outputs[0], context)
     turned = sole_use(mixed)
     last = sole_use(turned.outputs[0]) if turned is not None and turned.op_type == "Transpose" else None
     if turned is None or last is None or last.op_type != "Reshape" or permutation(turned) != _TO_HEADS:
@@ -110,19 +123,22 @@ def find_attention(
     values = _before_transpose(values, _TO_HEADS)
     if before is None or keys is None or values is None:
         return None
-    return Attention(before, keys, values, scale * first * second, mask, last, empty, repeats)
+    return Attention(before, keys, values, scale * first * second, mask, last, guard, repeats)
 
 
-def _past_guard(mixed: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value | None]:
-    """What follows Where(empty, 0, mixed), and `empty`; `mixed` itself where there is no such guard."""
-    choice = sole_use(mixed)
-    if choice is None or choice.op_type != "Where" or choice.inputs[2] is not mixed:
+def _past_guard(mixed: ir.Value, context: PassContext) -> tuple[ir.Value, RowGuard | None]:
+    """What follows the guard of empty rows, and the guard; `mixed` itself where there is none."""
+    node = sole_use(mixed)
+    rows = None
+    if node is not None and node.op_type == "Mul":
+        rows = node.inputs[1] if node.inputs[0] is mixed else node.inputs[0]
+    elif node is not None and node.op_type == "Where" and node.inputs[2] is mixed:
+        zero = context.array(node.inputs[1], limit=1)
+        rows = node.inputs[0] if zero is not None and zero.item() == 0.0 and zero.ndim <= 1 else None
+    sizes = sizes_of(rows)
+    if node is None or rows is None or sizes is None or len(sizes) != 4 or (sizes[1], sizes[3]) != (1, 1):
         return mixed, None
-    zero, sizes = context.array(choice.inputs[1], limit=1), sizes_of(choice.inputs[0])
-    if zero is None or zero.item() != 0.0 or zero.ndim > 1 or sizes is None or len(sizes) != 4:
-        return mixed, None
-    fits = sizes[1] == 1 and sizes[3] == 1
-    return (choice.outputs[0], choice.inputs[0]) if fits else (mixed, None)
+    return node.outputs[0], RowGuard(node.op_type, rows)
 
 
 def added_scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> Scores:
@@ -210,28 +226,27 @@ def put_in_place(
     context: PassContext,
 ) -> None:
     """Let an operator of the runtime's, which gives the heads joined, stand for an attention."""
-    if sizes_of(found.last.outputs[0]) == joined and found.empty is None:
+    if sizes_of(found.last.outputs[0]) == joined and found.guard is None:
         context.replace_op(found.last, op_type, inputs, settings, MICROSOFT)
         return
     base = f"{found.last.outputs[0].name}_heads"
     made = insert_fused(context, found.last, op_type, inputs, settings, base, joined)
-    if found.empty is not None:
-        made = _without_empty(made, joined, found, context)
+    if found.guard is not None:
+        made = _guarded(made, joined, found.guard, found.last, context)
     found.last.replace_input_with(0, made)
 
 
-def _without_empty(made: ir.Value, joined: Sizes, found: Attention, context: PassContext) -> ir.Value:
+def _guarded(made: ir.Value, joined: Sizes, guard: RowGuard, last: ir.Node, context: PassContext) -> ir.Value:
     """Zeros in the rows that the mask leaves no key."""
-    axes = context.initializer(np.array([1], np.int64), f"{made.name}_axes")
+    axes, base = context.initializer(np.array([1], np.int64), f"{made.name}_axes"), f"{made.name}_empty"
     if context.opset >= 13:
-        rows = context.insert(found.last, "Squeeze", [found.empty, axes], base=f"{made.name}_empty")
+        rows = context.insert(last, "Squeeze", [guard.rows, axes], base=base)
     else:
-        rows = context.insert(
-            found.last, "Squeeze", [found.empty], [ir.AttrInt64s("axes", [1])], base=f"{made.name}_empty"
-        )
-    rows.dtype = ir.DataType.BOOL
+        rows = context.insert(last, "Squeeze", [guard.rows], [ir.AttrInt64s("axes", [1])], base=base)
     zero = context.initializer(np.array(0.0, np.float32), f"{made.name}_zero")
-    kept = context.insert(found.last, "Where", [rows, zero, made], base=f"{made.name}_kept")
+    rows.dtype = ir.DataType.BOOL if guard.operator == "Where" else ir.DataType.FLOAT
+    inputs = [rows, zero, made] if guard.operator == "Where" else [made, rows]
+    kept = context.insert(last, guard.operator, inputs, base=f"{made.name}_kept")
     kept.dtype = ir.DataType.FLOAT
     set_sizes(kept, joined)
     return kept

@@ -77,6 +77,23 @@ def test_rows_without_a_key_stay_zero(optimized) -> None:
     assert result.after == {**FUSED, "ReduceMax": 1, "IsInf": 1, "Squeeze": 1, "Where": 1}
 
 
+FACTOR = """top = ReduceMax <keepdims = 1> (mask, last) none = Equal (top, hidden) some = Where (none, zero, mask)
+    a = MatMul (qh, kh) m = Mul (a, scale) w = Add (m, some)"""
+ROWS = WEIGHTS | {"last": np.array([-1]), "hidden": np.array(-np.inf, F), "one": np.array(1.0, F)}
+
+
+@pytest.mark.parametrize(("heads", "fused"), [(1, True), (2, False)])
+def test_rows_that_a_factor_makes_zero_stay_zero(optimized, heads: int, fused: bool) -> None:
+    """As converted PyTorch models have it; a factor of each head cannot go behind the joined heads."""
+    masked = text(FACTOR, inputs=f", float[b, {heads}, s, t] mask").replace(
+        "c = MatMul (g, vh)", "x = MatMul (g, vh) f = Where (none, zero, one) c = Mul (x, f)"
+    )
+    feeds = [{**one, "mask": np.repeat(one["mask"], heads, axis=1)} for one in masks()]
+    result = optimized(masked, weights=ROWS, level="all", exact=False, feeds=feeds)
+    assert ("com.microsoft.MultiHeadAttention" in result.after) == fused
+    assert ("Softmax" in result.after) != fused
+
+
 def test_a_guard_of_single_weights_stays(optimized) -> None:
     # The runtime's operator gives NaN for a row that is masked as a whole, where this gives zeros.
     masked = text(MASKED, GUARD, ", float[b, 1, s, t] mask")
