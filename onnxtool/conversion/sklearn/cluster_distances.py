@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-CLUSTERS = ("KMeans", "MiniBatchKMeans", "BisectingKMeans", "Birch")
-
 
 class ClusterDistances(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Distances of rows from the centres of fitted clusters, `centres_` [clusters, features]."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.cluster_distances import CLUSTERS, ClusterDistances
 from onnxtool.conversion.sklearn.schema import steps_of
 from onnxtool.errors import UnsupportedError
 
@@ -17,6 +16,7 @@ from onnxtool.errors import UnsupportedError
 _WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 
 
+CLUSTERS = ("KMeans", "MiniBatchKMeans", "BisectingKMeans", "Birch")
 _TWO_GAPS = (
     "a column of text has both the empty text and missing values, for which ONNX has the empty text alone. Replace one "
     "of them before fitting."
@@ -182,6 +182,8 @@ def plain(estimator: Estimator) -> Any:
 def _inner_step(step: Any) -> Any:
     """A step before others, of which clusters give distances alone."""
     if type(step).__name__ in CLUSTERS:
+        from onnxtool.conversion.sklearn.cluster_distances import ClusterDistances  # a class of scikit-learn's
+
         return ClusterDistances(step)
     return _projection(step)
 

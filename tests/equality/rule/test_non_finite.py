@@ -29,11 +29,15 @@ def warnings(tmp_path: Path, head: str, a: str, b: str) -> str:
     [
         (TWO, "k = Constant <value_float = 0.0> ()  p = Mul(x, k)  y = Add(z, p)", "y = Identity(z)"),
         (FLAGS, "y = Cast <to = 9> (x)", "k = Constant <value_float = 0.0> ()  a = Abs(x)  y = Greater(a, k)"),
-        (FLAGS, "y = IsInf(x)", "y = IsInf <detect_negative = 0> (x)"),
     ],
 )
 def test_a_number_in_the_place_of_nan_is_said(tmp_path: Path, head: str, a: str, b: str) -> None:
     assert "differ on some inputs: some values" in warnings(tmp_path, head, a, b)
+
+
+def test_infinities_that_a_graph_asks_for_are_inputs_like_others(tmp_path: Path) -> None:
+    one, both = (graph(FLAGS, f"y = IsInf {sign} (x)") for sign in ("<detect_negative = 0>", ""))
+    assert compare(saved(tmp_path, "a.onnx", both), saved(tmp_path, "b.onnx", one)).verdict == "different"
 
 
 @pytest.mark.parametrize(

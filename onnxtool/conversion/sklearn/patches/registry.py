@@ -9,9 +9,9 @@ from pkgutil import iter_modules
 
 from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.sklearn import patches
-from onnxtool.conversion.sklearn.cluster_distances import CLUSTERS
 from onnxtool.conversion.sklearn.converters.register import ConverterPatch
 from onnxtool.conversion.sklearn.patches import chosen_columns, exact_trees, inner_estimators
+from onnxtool.conversion.sklearn.prepare import CLUSTERS
 
 # What a step is taken apart into, or stands for.
 _PARTS = {
