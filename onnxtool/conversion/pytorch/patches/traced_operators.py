@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.pytorch.attention import attention
 from onnxtool.conversion.pytorch.patches import padded_encoder
+from onnxtool.conversion.pytorch.recording.attention import attention
 
 _OWN_ATTENTION = functional.scaled_dot_product_attention
 _UNFLATTEN = torch.Tensor.unflatten

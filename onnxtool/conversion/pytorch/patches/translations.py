@@ -132,7 +132,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """As `pytorch.attention`: the exporter's own gives the mean of all values, or NaN, where a mask leaves nothing."""
+    """As `recording.attention`: the exporter gives the mean of all values, or NaN, where a mask leaves nothing."""
     options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     if attn_mask is None:
         return aten_scaled_dot_product_attention(query, key, value, **options)

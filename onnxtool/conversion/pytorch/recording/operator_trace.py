@@ -21,7 +21,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from onnxtool.conversion.pytorch.attention import attention
 from onnxtool.conversion.pytorch.recording.aten_operators import (
     OPERATORS,
     UNWRITTEN,
@@ -29,6 +28,7 @@ from onnxtool.conversion.pytorch.recording.aten_operators import (
     UnknownOperatorError,
     as_example,
 )
+from onnxtool.conversion.pytorch.recording.attention import attention
 from onnxtool.errors import OnnxToolError, UnsupportedError, one_line
 from onnxtool.model.spec import TensorSpec
 
