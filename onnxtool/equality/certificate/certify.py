@@ -25,6 +25,7 @@ from onnxtool.equality.certificate.parts import Evaluated, differing_values, par
 from onnxtool.equality.certificate.reads import unread_sizes
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import (
+    SizeRun,
     Sizes,
     free_inputs,
     input_shapes,
@@ -40,7 +41,10 @@ _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fi
 _MOST_NODES = 40_000  # of both; each is evaluated at several sizes
 _LARGEST = 2**16  # of the product of free dims, at which parts that others leave out are compared
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
-_STEP = 4  # from one size of a dim to the next, where more of the models is sought
+_KEPT = 1 / 3  # of the time: for the parts of the models that no usual size reaches
+_STEP = 16  # from one product of sizes to the next, within which a comparison is taken to be as fast
+_ELEMENT = 4e-8  # seconds, for an element of a tensor of A, in both models (measured: 3e-8 to 5e-8)
+_MOST_ELEMENTS = 2**26  # of one tensor: several of its size are there at a time
 _MOST_PAIRS = 4  # values at which two models begin to differ that are told
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
 
@@ -94,7 +98,20 @@ class _Pair:
     full: set[str] = field(default_factory=set)
     reached: dict[str, np.ndarray] = field(default_factory=dict)
     filled: Filled = field(default_factory=Filled)
-    seconds: float = 0.0  # of this thread, for the last comparison
+    seconds: float = 0.0  # of this thread, for the fastest comparison
+    grown: float = 0.0  # the largest product of sizes that were compared
+    run: SizeRun = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.run = SizeRun(self.a, self.a)
+
+    def affordable(self, sizes: Sizes, deadline: float) -> bool:
+        """Whether a comparison at some sizes would end in time, and within memory."""
+        now, grown = time.thread_time(), np.prod([*sizes.values()], dtype=float)
+        if now > deadline or grown <= _STEP * self.grown:
+            return now <= deadline
+        self.run.of(sizes)
+        return self.run.largest <= _MOST_ELEMENTS and now + self.seconds + self.run.total * _ELEMENT <= deadline
 
     def see(self, side: str, node: onnx.NodeProto, name: str, value: Item) -> None:
         """Keep which tensors had no element at any size yet, or zeros alone: what is behind was not compared."""
@@ -138,7 +155,9 @@ class _Pair:
         for name, places in candidate.reached.items():
             self.reached[name] = places | self.reached.get(name, np.array(False))
         self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))
-        self.seconds = time.thread_time() - began
+        took = time.thread_time() - began
+        self.seconds = min(took, self.seconds or took)
+        self.grown = max(self.grown, float(np.prod([*sizes.values()], dtype=float)))
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Of A's inputs."""
@@ -328,8 +347,11 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         told = f"not shown to be the same real function: the shapes of the outputs differ at {where}"
         raise _DifferentError(reason=told, unlike=pair.shapes(unlike))
     held = [*used]
+    enough = deadline - _KEPT * (deadline - began)
     for sizes in (*decided, *steps):
-        if time.thread_time() > deadline:
+        if sizes in held:
+            continue
+        if not pair.affordable(sizes, deadline if sizes in decided else enough):
             if sizes in decided and min(sizes.values()) > 1:
                 where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
                 raise NotCoveredError(f"there was no time to compare at {where}, where sizes decide something")
@@ -353,18 +375,21 @@ def _hold_at_all_parts(pair: _Pair, held: Sequence[Sizes], deadline: float) -> N
     """
     further, unread = unread_sizes(pair.a, pair.b, held, deadline)
     for sizes in further:
-        if time.thread_time() > deadline:
+        if not pair.affordable(sizes, deadline):
             unread = unread or "a table"
             break
         pair.hold(sizes)
     if unread:
         raise NotCoveredError(f"constant {unread!r} is none of A's, and no size that was compared reads all of it")
-    for sizes, reached in reaching_sizes(pair.a, pair.b, held[0], [n for n, p in pair.reached.items() if not p.all()]):
+    alone = [n for n, places in pair.reached.items() if not places.all()]
+    for sizes, reached in reaching_sizes(pair.a, pair.b, held[0], alone, deadline):
         new = [n for n, places in reached.items() if (places & ~pair.reached[n]).any()]
-        if new and time.thread_time() > deadline:
+        if new and not pair.affordable(sizes, deadline):
             raise NotCoveredError(f"the edges of the window of {new[0]!r} meet padding alone at the sizes compared")
         if new:
             pair.hold(sizes)
+        if all(pair.reached[n].all() for n in alone):
+            break
     _hold_at_larger(pair, held, deadline)
     for name, node in pair.empty.items():
         if name not in pair.full:
@@ -388,7 +413,7 @@ def _hold_at_larger(pair: _Pair, held: Sequence[Sizes], deadline: float) -> None
         grown = np.prod([*sizes.values()], dtype=float)
         if not (unread or zeros) or sizes == usual or grown > _LARGEST:
             return
-        slow = time.thread_time() + _STEP ** len(sizes) * pair.seconds > deadline
+        slow = not pair.affordable(sizes, deadline)
         if slow and (unread or pair.filled.is_padded()):
             where = f"of {next(iter(unread))!r} " if unread else ""
             raise NotCoveredError(f"parts {where}meet zeros alone at the sizes that there was time for")

@@ -106,6 +106,7 @@ def moves(kind: str) -> bool:
     return kind in _MOVES or kind == "Gather"
 
 
+@functools.cache
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Floats of all precisions, those that numpy does not know too."""
     return dtype.name.startswith(("float", "bfloat"))
@@ -166,6 +167,23 @@ def _defaults(kind: str, domain: str, version: int) -> Attributes:
     }
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """What is read of a graph once, however often it is run.
+
+    Attributes:
+        constants: its initializers by name.
+        nodes: in order, with their attributes; those that refer to a function's own are left out.
+        last: by the index of a node, what no later one reads.
+        outputs: their names.
+    """
+
+    constants: Mapping[str, Item]
+    nodes: Sequence[tuple[onnx.NodeProto, Attributes]]
+    last: Mapping[int, Sequence[str]]
+    outputs: Sequence[str]
+
+
 class Interpreter:
     """Evaluates a model over a field.
 
@@ -194,6 +212,8 @@ class Interpreter:
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
+        self._main = model.graph
+        self._prepared: dict[int, tuple[onnx.GraphProto, _Prepared]] = {}
         self._draws, self._memory = 0, memory
         self.reached: dict[str, Array] = {}
         self._output = ""
@@ -209,8 +229,8 @@ class Interpreter:
         """
         self._draws = 0
         env: dict[str, Item] = dict(feeds)
-        results = self._graph(self.model.graph, env)
-        return dict(zip((o.name for o in self.model.graph.output), results, strict=True))
+        results = self._graph(self._main, env)
+        return dict(zip((o.name for o in self._main.output), results, strict=True))
 
     def elements(self, value: Value) -> Array:
         """A tensor as elements of the field."""
@@ -268,22 +288,26 @@ class Interpreter:
         return Value(np.asarray(data), np.dtype(dtype), False, tag)
 
     def _graph(self, graph: onnx.GraphProto, env: dict[str, Item]) -> list[Item]:
-        for tensor in graph.initializer:
-            if tensor.name not in env:
-                env[tensor.name] = self._constant(tensor.name, numpy_helper.to_array(tensor))
-        for sparse in graph.sparse_initializer:
-            raise NotCoveredError(f"sparse initializer {sparse.values.name!r}")
-        last = self._last_uses(graph)
-        for i, node in enumerate(graph.node):
-            outputs = self._node(node, env, {})
-            for name, value in zip(node.output, outputs, strict=False):
+        if id(graph) not in self._prepared:
+            self._prepared[id(graph)] = graph, self._prepare(graph)
+        known = self._prepared[id(graph)][1]
+        env.update({name: value for name, value in known.constants.items() if name not in env})
+        for i, (node, attributes) in enumerate(known.nodes):
+            for name, value in zip(node.output, self._node(node, env, attributes), strict=False):
                 if name:
                     env[name] = value
                     if self._see is not None:
                         self._see(node, name, value)
-            for name in last.get(i, ()):
+            for name in known.last.get(i, ()):
                 env.pop(name, None)
-        return [env[o.name] for o in graph.output]
+        return [env[name] for name in known.outputs]
+
+    def _prepare(self, graph: onnx.GraphProto) -> _Prepared:
+        for sparse in graph.sparse_initializer:
+            raise NotCoveredError(f"sparse initializer {sparse.values.name!r}")
+        constants = {t.name: self._constant(t.name, numpy_helper.to_array(t)) for t in graph.initializer}
+        nodes = [(node, _attributes_of(node, {})) for node in graph.node]
+        return _Prepared(constants, nodes, self._last_uses(graph), [o.name for o in graph.output])
 
     @staticmethod
     def _last_uses(graph: onnx.GraphProto) -> dict[int, list[str]]:
@@ -309,17 +333,8 @@ class Interpreter:
             return value
         return exact(array)
 
-    def _node(self, node: onnx.NodeProto, env: dict[str, Item], outer: Attributes) -> list[Item]:
+    def _node(self, node: onnx.NodeProto, env: dict[str, Item], attributes: Attributes) -> list[Item]:
         inputs = [env[n] if n else None for n in node.input]
-        attributes: Attributes = {}
-        for a in node.attribute:
-            if a.ref_attr_name:
-                if a.ref_attr_name in outer:
-                    attributes[a.name] = outer[a.ref_attr_name]
-            else:
-                attributes[a.name] = helper.get_attribute_value(a)
-        if node.op_type in TREES:
-            attributes["_name"] = node.output[-1]
         key = (node.domain, node.op_type)
         if key in self._functions:
             return self._function(self._functions[key], inputs, attributes)
@@ -376,7 +391,7 @@ class Interpreter:
         constants, self._constants = self._constants, {}  # names are the function's own
         try:
             for node in function.node:
-                outputs = self._node(node, env, {**defaults, **attributes})
+                outputs = self._node(node, env, _attributes_of(node, {**defaults, **attributes}))
                 env.update(zip(node.output, outputs, strict=False))
         finally:
             self._opsets, self._constants = opsets, constants
@@ -689,6 +704,19 @@ class Interpreter:
         if all(v.exact for v in values):
             return exact(np.stack([v.data for v in values], axis))
         return self.symbol(np.stack([self.elements(v) for v in values], axis), values[0].dtype)
+
+
+def _attributes_of(node: onnx.NodeProto, outer: Attributes) -> Attributes:
+    """Of a node by name; those that refer to a function's own are taken from there."""
+    found: Attributes = {}
+    for a in node.attribute:
+        if not a.ref_attr_name:
+            found[a.name] = helper.get_attribute_value(a)
+        elif a.ref_attr_name in outer:
+            found[a.name] = outer[a.ref_attr_name]
+    if node.op_type in TREES:
+        found["_name"] = node.output[-1]
+    return found
 
 
 def _constant_of(attributes: Attributes) -> Array:

@@ -527,17 +527,26 @@ def _conv_transpose(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     return m.symbol(found, i[0].dtype)
 
 
-@operator("MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool")
+@operator("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool")
+def _global_pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """A pooling whose window is all of its input."""
+    f, x, kind = m.field, m.elements(i[0]), a["_kind"]
+    axes, order = tuple(range(2, x.ndim)), int(a.get("p", 2))
+    if kind == "GlobalMaxPool":
+        return m.symbol(f.reduce_max(x, axes, keepdims=True), i[0].dtype)
+    if kind == "GlobalAveragePool":
+        return m.symbol(f.mean(x, axes, keepdims=True), i[0].dtype)
+    return m.symbol(_root(f, f.sum(_power(f, x, order), axes, keepdims=True), order), i[0].dtype)
+
+
+@operator("MaxPool", "AveragePool", "LpPool")
 def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     """A pooling: a sum over windows; of hashes, for the maximum."""
-    f, x, kind = m.field, m.elements(i[0]), a["_kind"]
+    f, x, kind, kernel = m.field, m.elements(i[0]), a["_kind"], list(a["kernel_shape"])
     if a["_outputs"] > 1:
         raise NotCoveredError("MaxPool with indices")
-    kernel = list(x.shape[2:]) if kind.startswith("Global") else list(a["kernel_shape"])
-    rank = len(kernel)
-    strides, dilations, pads = (
-        ([1] * rank, [1] * rank, [0] * 2 * rank) if kind.startswith("Global") else _windows(a, x.shape[2:], kernel)
-    )
+    rank, order = len(kernel), int(a.get("p", 2))
+    strides, dilations, pads = _windows(a, x.shape[2:], kernel)
     ends = list(pads[rank:])
     if a.get("ceil_mode", 0) == 1:
         for d in range(rank):
@@ -547,38 +556,40 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
             if steps * strides[d] >= x.shape[2 + d] + pads[d]:
                 steps -= 1
             ends[d] += max(0, steps * strides[d] - free)
-    summand, order = x, int(a.get("p", 2))
-    if "Max" in kind:
-        summand = f.hash("one of", x)
-    elif "Lp" in kind:
-        summand = f.power(f.abs(x), order) if order % 2 else f.power(x, order)
+    summand = f.hash("one of", x) if kind == "MaxPool" else _power(f, x, order) if kind == "LpPool" else x
     summand = f.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
     size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
     if min(size, default=1) < 1 and x.size:
         raise NotCoveredError(f"{kind} whose window is larger than its input")  # each runtime does something else
-    if not kind.startswith("Global"):
-        m.reach(x.shape[2:], kernel, (strides, dilations, pads))
+    m.reach(x.shape[2:], kernel, (strides, dilations, pads))
+    if kind == "MaxPool" and int(np.prod(kernel)) == 1 and not any(pads):  # it moves elements
+        one = f.window((0,) * rank, size, strides, dilations)
+        return m.symbol(x[(slice(None), slice(None), *one)], i[0].dtype)
     windows = [tuple(f.window(at, size, strides, dilations)) for at in np.ndindex(*kernel)]
     total = np.zeros((*x.shape[:2], *size), np.int64)
     for window in windows:
         total = f.add(total, summand[(slice(None), slice(None), *window)])
-    if "Average" in kind:
+    if kind == "MaxPool":
+        return m.symbol(f.hash("max", total), i[0].dtype)
+    if kind == "LpPool":
+        return m.symbol(_root(f, total, order), i[0].dtype)
+    if f.has_values:
         padded = [(pads[d], pads[rank + d]) for d in range(rank)]
         inside = np.pad(np.ones(x.shape[2:], np.int64), padded, constant_values=a.get("count_include_pad", 0))
         inside = np.pad(inside, [(0, ends[d] - pads[rank + d]) for d in range(rank)])
         count = np.sum([inside[window] for window in windows], axis=0)
         total = f.mul(total, f.inverse(f.from_int(count)))
-    elif "Lp" in kind:
-        total = f.sqrt(total) if order == 2 else f.hash("root", total, attributes=order)
-    elif int(np.prod(kernel)) > 1:
-        total = f.hash("max", total)
-    else:
-        total = (
-            x[(slice(None), slice(None), *f.window((0,) * rank, size, strides, dilations))]
-            if not any(pads)
-            else f.hash("max", total)
-        )
     return m.symbol(total, i[0].dtype)
+
+
+def _power(f: Field, x: Array, order: int) -> Array:
+    """|x| to a power."""
+    return f.power(f.abs(x), order) if order % 2 else f.power(x, order)
+
+
+def _root(f: Field, x: Array, order: int) -> Array:
+    """The root that takes back a power."""
+    return f.sqrt(x) if order == 2 else f.hash("root", x, attributes=order)
 
 
 @operator("BatchNormalization")

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
 from onnxtool.equality.certificate.shapes import Shapes
+from onnxtool.model.spec import is_placeholder
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
 _SMALL, _LARGEST = 34, 200_000
@@ -50,8 +51,8 @@ def input_shapes(model: onnx.ModelProto, sizes: Sizes) -> list[tuple[onnx.ValueI
 
 
 def dim_key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
-    """What a dim that is free is called."""
-    return dim.dim_param or f"{info.name}.{axis}"
+    """What a dim that is free is called; by its place where its name says nothing, as PaddlePaddle's "?" for all."""
+    return f"{info.name}.{axis}" if is_placeholder(dim.dim_param) else dim.dim_param
 
 
 def usual_sizes(
@@ -64,7 +65,7 @@ def usual_sizes(
         examples: inputs that it takes.
         deadline: of this thread's processor time; sizes after it are given without a run.
     """
-    run = _SizeRun(model, model)
+    run = SizeRun(model, model)
     known: list[Sizes] = []
     taken: list[Sizes] = []
     for sizes in _all_sizes(model, examples):
@@ -159,7 +160,7 @@ class _Looks:
     """
 
     def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float) -> None:
-        self.runs = (_SizeRun(a, a), _SizeRun(b, a))
+        self.runs = (SizeRun(a, a), SizeRun(b, a))
         self.named = {n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST}
         self.found: tuple[list[Sizes], list[Sizes]] = ([], [])
         self.unlike: Sizes | None = None
@@ -238,15 +239,35 @@ class _Looks:
 
 
 def reaching_sizes(
-    a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, names: Sequence[str]
+    a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, names: Sequence[str], deadline: float
 ) -> Iterator[tuple[Sizes, dict[str, np.ndarray]]]:
-    """Larger and larger sizes, with the places of the windows of some outputs of B that meet the input there."""
-    run = _SizeRun(b, a)
-    for factor in (4, 16, 64, 256, 1024):
-        for keys in [*((k,) for k in usual), [*usual]] if names else ():
-            sizes = {**usual, **{k: usual[k] * factor for k in keys}}
-            if np.prod([*sizes.values()], dtype=float) <= _MOST_REACHING and run.of(sizes).outputs is not None:
-                yield sizes, {n: places for n, places in run.reached().items() if n in names}
+    """Larger and larger sizes, with the places of the windows of some outputs of B that meet the input there.
+
+    Raises:
+        NotCoveredError: this thread's processor time is up before all were looked at.
+    """
+    run = SizeRun(b, a)
+
+    def at(sizes: Sizes) -> dict[str, np.ndarray] | None:
+        if time.thread_time() > deadline:
+            raise NotCoveredError(f"the edges of the window of {names[0]!r} meet padding alone at the sizes compared")
+        if np.prod([*sizes.values()], dtype=float) > _MOST_REACHING or run.of(sizes).outputs is None:
+            return None
+        return {n: places for n, places in run.reached().items() if n in names}
+
+    before = {n: places.sum() for n, places in (at(usual) or {}).items()} if names else {}
+    for factor in (4, 16, 64, 256, 1024) if names else ():
+        spatial = []
+        for key in usual:
+            sizes = {**usual, key: usual[key] * factor}
+            reached = at(sizes)
+            if reached is not None:
+                yield sizes, reached
+                spatial += [key] if any(places.sum() > before.get(n, 0) for n, places in reached.items()) else []
+        sizes = {**usual, **{k: usual[k] * factor for k in spatial or usual}}
+        reached = at(sizes) if len(usual) > 1 else None
+        if reached is not None:
+            yield sizes, reached
 
 
 @dataclass(frozen=True)
@@ -269,13 +290,19 @@ class _Sizes:
 _NOTHING = _Sizes(None, np.zeros(0, np.int64))
 
 
-class _SizeRun:
-    """Runs a model for its sizes alone, on the inputs of another with the same ones."""
+class SizeRun:
+    """Runs a model for its sizes alone, on the inputs of another with the same ones.
+
+    Attributes:
+        total: elements of all tensors, in the last run.
+        largest: elements of one of them.
+    """
 
     def __init__(self, model: onnx.ModelProto, like: onnx.ModelProto) -> None:
         self._like, self._names = like, [i.name for i in free_inputs(model)]
+        self.total = self.largest = 0
         self._numbers: list[int] = []
-        self._decided: list[bytes] = []
+        self._decided: dict[str, list[bytes]] = {}
         self._compares = False
         self._known: dict[str, np.ndarray] = {}
         self._elements, self._last = dict[str, int](), dict[str, int]()
@@ -292,7 +319,8 @@ class _SizeRun:
         """A run at some sizes; of those that are too large it tells nothing."""
         if self.too_large(sizes):
             return _NOTHING
-        self._numbers, self._decided, self._compares = [], [], False
+        self._numbers, self._decided, self._compares = [], {}, False
+        self.total = self.largest = 0
         before, changed = self._elements, self._last != sizes
         self._elements, self._last = {}, dict(sizes)
         feeds = {}
@@ -307,7 +335,8 @@ class _SizeRun:
         if before and changed:
             differ = {name for name, n in self._elements.items() if before.get(name) != n}
             self._grows = differ | (self._grows or set())
-        return _Sizes(outputs, np.array(self._numbers, np.int64), b"".join(self._decided), self._compares)
+        decided = b"".join(itertools.chain.from_iterable(self._decided.values()))
+        return _Sizes(outputs, np.array(self._numbers, np.int64), decided, self._compares)
 
     def reached(self) -> dict[str, np.ndarray]:
         """Of the last run, the places of windows that met the input."""
@@ -317,25 +346,39 @@ class _SizeRun:
         if not isinstance(value, Value):
             return
         self._numbers += value.data.shape
+        self.total, self.largest = self.total + value.data.size, max(self.largest, value.data.size)
         known = value.data if value.exact else value.number
         if node.op_type != "Constant" and known is not None and known.dtype.kind in "biu":  # places and masks
             self._elements[name] = max(self._elements.get(name, 0), known.size)
         if known is None or known.dtype.kind not in "biuf" or not known.size:
             return
         flat = known.reshape(-1)
+        signs = np.sign(flat) if flat.dtype.kind != "b" else flat
+        few = _changes(signs) if name in (self._grows or ()) else signs  # of how many, the sizes tell
         if flat.dtype.kind in "iu":
             whole = flat.astype(np.int64)
             self._numbers += whole.tolist() if flat.size <= _SHORT else [whole[0], whole[-1], whole.sum()]
         if flat.dtype.kind == "b":
             self._compares = True
-            some = flat if flat.size <= 64 else np.array([flat[0], flat[-1], flat.all(), flat.any()])
-            self._decided.append(np.packbits(some).tobytes())
+            some = few if few.size <= 64 else np.array([flat[0], flat[-1], flat.all(), flat.any()])
+            self._decide(name, np.packbits(some))
         elif flat.size <= _SHORT:
-            self._decided.append(np.sign(flat).astype(np.int8).tobytes())
             self._known[name] = known
-            if node.op_type in ("Min", "Max", "Clip"):
-                chosen = [np.broadcast_to(self._known[n] == known, known.shape) for n in node.input if n in self._known]
-                self._decided += [np.packbits(c).tobytes() for c in chosen]
+            several = node.input if node.op_type in ("Min", "Max", "Clip") else ()
+            chosen = [np.broadcast_to(self._known[n] == known, known.shape) for n in several if n in self._known]
+            self._decide(name, few.astype(np.int8), *(np.packbits(c) for c in chosen))
+
+    def _decide(self, name: str, *decisions: np.ndarray) -> None:
+        """Note decisions; a loop that decides as in its last step decides nothing new."""
+        told = b"".join(d.tobytes() for d in decisions)
+        before = self._decided.setdefault(name, [])
+        if told not in before[-1:]:
+            before.append(told)
+
+
+def _changes(row: np.ndarray) -> np.ndarray:
+    """Of numbers in a row the first of those that are alike."""
+    return np.asarray(row[np.append(True, row[1:] != row[:-1])])
 
 
 def _tried_sizes(named: Sequence[int], usual: Sizes) -> Iterator[tuple[str, Sizes]]:
