@@ -561,6 +561,21 @@ class Interpreter:
             return self._drawn(kind, inputs, attributes)
         if any(not isinstance(v, Value) and v is not None for v in inputs):
             raise NotCoveredError(f"{kind} of a sequence")
+        names = sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
+        seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
+        found = [
+            self.symbol(self.field.opaque(f"{domain}.{kind}.{i}", names, seen, shape), dtype)
+            for i, (shape, dtype) in enumerate(self._opaque_shapes(kind, inputs, attributes, count, domain))
+        ]
+        return tuple(found) if len(found) > 1 else found[0]
+
+    def _opaque_shapes(
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
+    ) -> list[tuple[Sequence[int], np.dtype[Any]]]:
+        """Shapes and types of an operator's outputs, by ONNX's inference, or else as it gives for some numbers."""
+        inferred = self._inferred(kind, inputs, attributes, count, domain)
+        if inferred is not None:
+            return inferred
         trial = [
             None
             if v is None
@@ -570,29 +585,23 @@ class Interpreter:
             )
             for v in inputs
         ]
-        if self._data_decides_shape(kind, inputs, attributes, count, domain):
-            raise NotCoveredError(f"{kind}, whose shape the data decides")
         try:
-            shapes = self.by_reference(kind, trial, attributes, count, domain)
-            others = self.by_reference(kind, [_otherwise(v) for v in trial], attributes, count, domain)
-            if [s.data.shape for s in _several(shapes)] != [s.data.shape for s in _several(others)]:
-                raise NotCoveredError(f"{kind}, whose shape the data decides")
-        except NotCoveredError:
-            raise
+            shapes = _several(self.by_reference(kind, trial, attributes, count, domain))
+            others = _several(self.by_reference(kind, [_otherwise(v) for v in trial], attributes, count, domain))
         except Exception as error:
             raise NotCoveredError(f"operator {domain + '.' if domain else ''}{kind}") from error
-        names = sorted((k, repr(v)) for k, v in attributes.items())
-        seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
-        found = [
-            self.symbol(self.field.opaque(f"{domain}.{kind}.{i}", names, seen, s.data.shape), s.data.dtype)
-            for i, s in enumerate(_several(shapes))
-        ]
-        return tuple(found) if len(found) > 1 else found[0]
+        if [s.data.shape for s in shapes] != [s.data.shape for s in others]:
+            raise NotCoveredError(f"{kind}, whose shape the data decides")
+        return [(s.data.shape, s.data.dtype) for s in shapes]
 
-    def _data_decides_shape(
+    def _inferred(
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
-    ) -> bool:
-        """Whether ONNX's inference leaves a dim open although all shapes, and what is exact, are known."""
+    ) -> list[tuple[Sequence[int], np.dtype[Any]]] | None:
+        """By ONNX's inference, where it knows the operator and tells all.
+
+        Raises:
+            NotCoveredError: it leaves a dim open although all shapes, and what is exact, are known.
+        """
         try:
             schema = onnx.defs.get_schema(kind, self._opsets.get(domain, 1), domain)
             node = self._as_node(kind, inputs, attributes, count, domain)
@@ -602,9 +611,16 @@ class Interpreter:
             imports = [helper.make_opsetid(d, v) for d, v in self._opsets.items()]
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
         except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, ValueError, TypeError, RuntimeError):
-            return False  # the two runs tell what can be told
-        shapes = [t.tensor_type.shape for t in found.values() if t.tensor_type.HasField("shape")]
-        return any(not d.HasField("dim_value") for shape in shapes for d in shape.dim)
+            return None
+        tensors = [found[name].tensor_type for name in node.output if name in found]
+        if any(not d.HasField("dim_value") for t in tensors if t.HasField("shape") for d in t.shape.dim):
+            raise NotCoveredError(f"{kind}, whose shape the data decides")
+        if len(tensors) < count or not all(t.HasField("shape") and t.elem_type for t in tensors):
+            return None
+        return [
+            ([d.dim_value for d in t.shape.dim], np.dtype(helper.tensor_dtype_to_np_dtype(t.elem_type)))
+            for t in tensors
+        ]
 
     def _drawn(self, kind: str, inputs: list[Item], attributes: Attributes) -> Value:
         """The n-th random operator draws the same in each model, if it is of the same kind."""

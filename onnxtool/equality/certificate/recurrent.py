@@ -12,28 +12,36 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def recurrent_layer(m: Interpreter, i: list[Item], a: Attributes) -> tuple[Item, ...]:
-    """LSTM, GRU or RNN.
+    """LSTM, GRU or RNN; nothing is known of activations of its own, peepholes, or rows of different lengths.
 
     Raises:
-        NotCoveredError: activations of its own, peepholes, or rows of different lengths.
+        NotCoveredError: the hidden size is not that of the weights.
     """
     kind = a["_kind"]
     inputs = [*i, *[None] * (8 - len(i))]
     directions = 2 if a.get("direction", b"forward") == b"bidirectional" else 1
     usual = tuple(a.get("activations", ())) in ((), _USUAL[kind] * directions)
-    if not usual or a.get("clip") or a.get("layout", 0) or a.get("input_forget", 0) or inputs[7] is not None:
-        raise NotCoveredError(f"{kind} with activations of its own, clip, layout, input_forget or peepholes")
+    usual = usual and not (a.get("clip") or a.get("layout", 0) or a.get("input_forget", 0) or inputs[7] is not None)
     f, x = m.field, m.elements(i[0])
-    length, batch = x.shape[:2]
-    if inputs[4] is not None and not (m.numbers(inputs[4], f"the lengths of {kind}") == length).all():
-        raise NotCoveredError(f"{kind} of rows of different lengths")
+    length, batch = x.shape[1::-1] if a.get("layout", 0) else x.shape[:2]
+    lengths = inputs[4]
+    if lengths is not None:
+        known = lengths.exact or lengths.number is not None
+        usual = usual and known and bool((m.numbers(lengths, "") == length).all())
     weight, recurrent = m.elements(i[1]), m.elements(i[2])
     width = recurrent.shape[2]
     if a.get("hidden_size", width) != width:
         raise NotCoveredError(f"{kind} whose hidden_size is not that of its weights")
     bias = m.elements(i[3]) if inputs[3] is not None else np.zeros((directions, 2 * _GATES[kind] * width), np.int64)
-    nothing = np.zeros((directions, batch, width), np.int64)
-    states = [nothing if v is None else m.elements(v) for v in inputs[5 : 7 if kind == "LSTM" else 6]]
+    shape = (batch, directions, width) if a.get("layout", 0) else (directions, batch, width)
+    count = 2 if kind == "LSTM" else 1
+    states = [np.zeros(shape, np.int64) if v is None else m.elements(v) for v in inputs[5 : 5 + count]]
+    if not usual:
+        whole = [*i[:3], m.symbol(bias, i[0].dtype), lengths, *(m.symbol(s, i[0].dtype) for s in states)]
+        peepholes = [inputs[7]] if kind == "LSTM" and inputs[7] is not None else []
+        named = {k: v for k, v in a.items() if not k.startswith("_")}
+        found = m.opaque(kind, [*whole, *peepholes], named, a["_outputs"], "")
+        return found if isinstance(found, tuple) else (found,)
     outputs, last = [], []
     for d in range(directions):
         backwards = d == 1 or a.get("direction") == b"reverse"
@@ -46,8 +54,8 @@ def recurrent_layer(m: Interpreter, i: list[Item], a: Attributes) -> tuple[Item,
             seen.append(own[0])
         outputs.append(np.stack(seen[::-1] if backwards else seen) if seen else np.zeros((0, batch, width), np.int64))
         last.append(own)
-    found = [np.stack(outputs, 1), *(np.stack([own[k] for own in last]) for k in range(len(states)))]
-    return tuple(m.symbol(y, i[0].dtype) for y in found)
+    stacked = [np.stack(outputs, 1), *(np.stack([own[k] for own in last]) for k in range(len(states)))]
+    return tuple(m.symbol(y, i[0].dtype) for y in stacked)
 
 
 def _step(

@@ -290,3 +290,25 @@ def test_the_transpose_of_a_square_constant_is_another_constant(turned: bool) ->
     found = certify(a, b)
     assert found.same_function is turned, found.reason
     assert certify(model("y = MatMul(x, w)", weights), model("y = MatMul(x, w)", {"w": weights["w"].T})).ok is False
+
+
+@pytest.mark.parametrize("changed", ["", "r", "n"])
+def test_rows_of_different_lengths_are_taken_for_an_unknown_function_of_all_that_is_given(changed: str) -> None:
+    weights = {"w": f32(1, 6, 3), "r": f32(1, 6, 2), "n": np.zeros((1, 2, 2), np.float32)}
+    x = "float[t, 2, 3] x, int32[2] lengths"
+    gru = 'y, h = GRU <hidden_size = 2, direction = "{}"> (x, w, r, , lengths{})'
+    a = model(gru.format("forward", ", n"), weights, x)
+    other = {**weights, **({changed: weights[changed] + 1} if changed else {})}
+    b = model(gru.format("forward", ", n" if changed == "n" else ""), other, x)  # a state of zeros is none
+    assert certify(a, b).ok is not bool(changed)
+    assert not certify(a, model(gru.format("reverse", ""), weights, x)).ok
+
+
+def test_dims_that_an_exporter_calls_unknown_need_not_be_equal() -> None:
+    swap = "s = Shape(x) i = Constant <value_ints = [1, 0]> () t = Gather(s, i) y = Reshape(x, t)"
+    models = [model(nodes, {}, "float[h, w] x") for nodes in ("y = Identity(x)", swap)]
+    for m in models:
+        for dim in m.graph.input[0].type.tensor_type.shape.dim:
+            dim.dim_param = "?"
+    assert not certify(*models).ok
+    assert certify(models[0], models[0]).ok
