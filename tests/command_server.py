@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +37,7 @@ class Outcome:
         stdout, stderr: what it printed.
         seconds: wall time.
         busy: processor time of the command and its children; unlike wall time it is not stretched by other work.
-        peak: bytes of the largest process, without what it had from this one when it was forked.
+        peak: bytes of the largest process, without what it had from this one when it was forked; frameworks count.
     """
 
     code: int
@@ -48,14 +48,18 @@ class Outcome:
     peak: int
 
 
-def warm(kind: str = "") -> None:
+def warm(kind: str = "") -> int:
     """Import what the commands import; no session is made, so no threads run when forking.
 
     Args:
         kind: "pytorch", "tensorflow" or "trees" imports what `convert` imports for these before it looks at a file.
+
+    Returns:
+        Bytes that this process has without the frameworks of a kind.
     """
     libraries = (
         "onnx.checker",
+        "onnx.reference",
         "onnx.shape_inference",
         "onnx.version_converter",
         "onnx_ir",
@@ -68,9 +72,11 @@ def warm(kind: str = "") -> None:
         "quantization.quantize",
         "lint.check",
         "equality.compare",
+        "equality.certificate.models",
+        "conversion.convert",
         "benchmark.bench",
     )
-    for name in (*libraries, *(f"onnxtool.{module}" for module in modules)):
+    for name in (*libraries, *(f"onnxtool.{module}" for module in modules), "tests.efforts"):
         import_module(name)
     from onnxtool.cli.app import COMMANDS, main
 
@@ -78,6 +84,7 @@ def warm(kind: str = "") -> None:
         import_module(f"onnxtool.cli.commands.{command}")
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
         main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
+    own = _resident()
     if kind:
         from onnxtool.conversion import quiet
         from onnxtool.conversion.registry import adapters
@@ -89,10 +96,13 @@ def warm(kind: str = "") -> None:
         }[kind]
         for adapter in (a for a in adapters() if a.name in frameworks):
             quiet.import_all([*adapter.loading, *adapter.exporting])
-        quiet.import_all(
-            {"pytorch": ["transformers", "safetensors.torch"], "trees": ["xgboost", "lightgbm"]}.get(kind, ())
-        )
+        more = {
+            "pytorch": ["transformers", "safetensors.torch", "torch.export._trace", "torch._dynamo"],
+            "trees": ["xgboost", "lightgbm"],
+        }
+        quiet.import_all(more.get(kind, ()))
     gc.freeze()
+    return own
 
 
 def kind_for(arguments: Sequence[str]) -> str:
@@ -114,8 +124,12 @@ def run(
     limit: float = 300.0,
     kind: str = "",
     environment: Mapping[str, str] = MappingProxyType({}),
+    *,
+    quick: bool = False,
 ) -> Outcome:
     """`onnxtool ARGUMENTS` with `folder` as its working folder; `kind` as for `warm`.
+
+    With `quick` the effort "normal" is "quick".
 
     `environment` is for what is read when the command runs, such as COLUMNS; what counts when Python starts or a
     library is imported comes too late.
@@ -125,7 +139,7 @@ def run(
     server = _server(kind)
     assert server.stdin is not None
     assert server.stdout is not None
-    server.stdin.write(json.dumps([list(arguments), str(folder), limit, dict(environment)]) + "\n")
+    server.stdin.write(json.dumps([list(arguments), str(folder), limit, dict(environment), quick]) + "\n")
     server.stdin.flush()
     return Outcome(**json.loads(server.stdout.readline()))
 
@@ -133,7 +147,11 @@ def run(
 @cache
 def _server(kind: str) -> subprocess.Popen[str]:
     server = subprocess.Popen(
-        [sys.executable, __file__, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.command_server", kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent.parent,
     )
     atexit.register(_stop, server)
     return server
@@ -148,19 +166,20 @@ def _stop(server: subprocess.Popen[str]) -> None:
 
 def serve() -> None:
     """Answer one request in a line after the other."""
-    warm(sys.argv[1])
+    own = warm(sys.argv[1])
     for line in sys.stdin:
-        arguments, folder, limit, environment = json.loads(line)
-        print(json.dumps(asdict(_run(arguments, Path(folder), limit, environment))), flush=True)
+        arguments, folder, limit, environment, quick = json.loads(line)
+        done = _run(arguments, Path(folder), limit, environment, quick)
+        print(json.dumps(asdict(replace(done, peak=done.peak - own))), flush=True)
 
 
-def _run(arguments: Sequence[str], folder: Path, limit: float, environment: Mapping[str, str]) -> Outcome:
+def _run(arguments: Sequence[str], folder: Path, limit: float, environment: Mapping[str, str], quick: bool) -> Outcome:
     """`onnxtool ARGUMENTS` in a forked process with `folder` as its working folder."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        began, inherited = time.monotonic(), _resident()
+        began = time.monotonic()
         child = os.fork()
         if child == 0:
-            _become(arguments, folder, environment, out.fileno(), err.fileno())
+            _become(arguments, folder, environment, quick, out.fileno(), err.fileno())
         status, usage = _wait(child, began + limit)
         seconds = time.monotonic() - began
         texts = []
@@ -169,7 +188,7 @@ def _run(arguments: Sequence[str], folder: Path, limit: float, environment: Mapp
             texts.append(stream.read().decode("utf-8", "replace"))
     code = os.waitstatus_to_exitcode(status)
     busy = usage.ru_utime + usage.ru_stime
-    return Outcome(code, texts[0], texts[1], seconds, busy, usage.ru_maxrss * 1024 - inherited)
+    return Outcome(code, texts[0], texts[1], seconds, busy, usage.ru_maxrss * 1024)
 
 
 def _resident() -> int:
@@ -188,7 +207,9 @@ def _wait(child: int, deadline: float) -> tuple[int, resource.struct_rusage]:
     return status, usage
 
 
-def _become(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], out: int, err: int) -> None:
+def _become(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], quick: bool, out: int, err: int
+) -> None:
     try:
         os.setsid()
         os.chdir(folder)
@@ -202,8 +223,10 @@ def _become(arguments: Sequence[str], folder: Path, environment: Mapping[str, st
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.argv = ["onnxtool", *arguments]
         from onnxtool.cli.app import main
+        from tests import efforts
 
-        main()
+        with efforts.meaning(quick=quick):
+            main()
         code = 0
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import onnx
@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.runtime.providers.trial import try_plugin
-from tests import command_server
+from tests import command_server, efforts
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does; see onnxtool/cli/app.py
 # As TensorFlow's environment has it; JAX lets warnings through as soon as it is imported, in children too.
@@ -64,6 +64,24 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
     return argname if isinstance(val, bytes) else None
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_proofs() -> Iterator[None]:
+    """What compares without naming an effort does so at "quick", also when a fixture of the module does it.
+
+    A test asks what a command makes of its model; a fault that only a long search finds is planted in the tests of
+    tests/equality/search.
+    """
+    with efforts.meaning(quick=True):
+        yield
+
+
+@pytest.fixture
+def normal_effort(quick_proofs: None) -> Iterator[None]:
+    """For a test that is about the search: "normal" is what it is for users."""
+    with efforts.meaning(quick=False):
+        yield
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """The folder of real models and data."""
@@ -87,7 +105,8 @@ def onnxtool() -> Callable[..., Result]:
         if set(env or ()) <= {"COLUMNS"}:
             words = [str(a) for a in args]
             kind = command_server.kind_for(words)
-            done = command_server.run(words, cwd or Path.cwd(), timeout, kind, environment=env or {})
+            quick, where = efforts.are_quick(), cwd or Path.cwd()
+            done = command_server.run(words, where, timeout, kind, environment=env or {}, quick=quick)
             return Result(words, done.code, done.stdout, done.stderr)
         return subprocess.run(
             [sys.executable, "-m", "onnxtool", *map(str, args)],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,23 @@ from onnxtool.generation import encoder_decoder, seq2seq_graphs
 from onnxtool.generation.encoder_decoder import convert_encoder_decoder, wants_encoder_decoder
 from onnxtool.model import io
 from tests.generation import tiny
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_export(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each graph of the two models, which are the same in all tests, is exported once."""
+    kept, export = tmp_path_factory.mktemp("graphs"), seq2seq_graphs._export
+
+    def once(module: Any, given: Any, dims: Any, inputs: Sequence[str], outputs: Sequence[str], path: Path) -> None:
+        known = kept / f"{'-'.join(inputs)}-{path.name}"
+        if not known.exists():
+            export(module, given, dims, inputs, outputs, path)
+            shutil.copy(path, known)
+        shutil.copy(known, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seq2seq_graphs, "_export", once)
+        yield
 
 
 def t5(folder: Path) -> Path:

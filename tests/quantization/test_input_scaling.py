@@ -25,13 +25,18 @@ def test_the_scale_of_pictures(digits_onnx: Path, fixtures: Path, scale: float, 
     assert ("do not look like" in said) == told, said
 
 
+@pytest.fixture(scope="module")
+def folded(digits_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits CNN, whose normalization is in the weights of its convolutions."""
+    output = tmp_path_factory.mktemp("folded") / "folded.onnx"
+    onnxtool.optimize(digits_onnx, output, bench=False)
+    assert "BatchNormalization" not in {n.op_type for n in onnx.load(output).graph.node}
+    return output
+
+
 @pytest.mark.parametrize(("scale", "told"), [(1.0, False), (3.0, False), (255.0, True), (1 / 255, True)])
-def test_a_folded_normalization_tells_by_the_first_bias(
-    digits_onnx: Path, fixtures: Path, tmp_path: Path, scale: float, told: bool
-) -> None:
-    onnxtool.optimize(digits_onnx, tmp_path / "folded.onnx", bench=False)
-    assert "BatchNormalization" not in {n.op_type for n in onnx.load(tmp_path / "folded.onnx").graph.node}
-    model = io.load(tmp_path / "folded.onnx")
+def test_a_folded_normalization_tells_by_the_first_bias(folded: Path, fixtures: Path, scale: float, told: bool) -> None:
+    model = io.load(folded)
     images = np.load(fixtures / "calib.npz")["image"] * np.float32(scale)
     said = input_scaling_warning(model, open_data({"image": images}, input_specs(model)))
     assert ("another scale" in said) == told, said

@@ -315,6 +315,28 @@ class Field:
             found[window] = self.add(found[window], self.matmul(rows[None], columns).reshape(batch, -1, *x.shape[2:]))
         return found[(slice(None), slice(None), *(slice(pads[i], pads[i] + size[i]) for i in range(rank)))]
 
+    def window_sum(
+        self, x: Array, kernel: Sequence[int], size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    ) -> Array:
+        """The sums over windows, along one spatial dim after the other.
+
+        Args:
+            x: [batch, channels, *spatial], padded.
+            kernel: of each spatial dim, the places of a window.
+            size: of each spatial dim, how many windows.
+            strides, dilations: of each spatial dim.
+
+        Returns:
+            [batch, channels, *size]
+        """
+        for axis, (places, n, s, d) in enumerate(zip(kernel, size, strides, dilations, strict=True), start=2):
+            before, total = (slice(None),) * axis, x
+            for at in range(places):
+                seen = x[(*before, *self.window((at,), (n,), (s,), (d,)))]
+                total = self.add(total, seen) if at else seen
+            x = total
+        return x
+
     @staticmethod
     def window(at: Sequence[int], size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[slice]:
         """What one place of a kernel sees, along each spatial dim."""

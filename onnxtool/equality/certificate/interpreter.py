@@ -112,6 +112,11 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.name.startswith(("float", "bfloat"))
 
 
+def _kept_tag(tag: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What stays true of elements in other places."""
+    return tag if tag[:1] in (("whole",), WRAPS) else ()
+
+
 def exact(array: Any) -> Value:
     """A tensor whose numbers are known."""
     data = np.asarray(array)
@@ -400,10 +405,10 @@ class Interpreter:
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
         """One operator's outputs."""
         values = [v for v in inputs if isinstance(v, Value)]
-        if kind in ("Shape", "Size"):
-            return self.by_reference(
-                kind, [exact(np.broadcast_to(np.int8(0), inputs[0].data.shape))], attributes, 1, domain
-            )
+        if kind == "Size":
+            return exact(np.int64(inputs[0].data.size))
+        if kind == "Shape":
+            return exact(np.array(inputs[0].data.shape[attributes.get("start", 0) : attributes.get("end")], np.int64))
         if domain in _DOMAINS:
             known = all(v.exact for v in values)
             floats = any(is_float(v.dtype) for v in values)
@@ -526,6 +531,9 @@ class Interpreter:
 
     def _move(self, kind: str, inputs: list[Item], attributes: Attributes, count: int) -> Any:
         """Elements in other places; None where this is more than that."""
+        if kind == "Identity":
+            same = inputs[0]
+            return Value(same.data, same.dtype, same.exact, _kept_tag(same.tag), same.number)
         data = [i for i in _MOVES[kind] if i < len(inputs) and inputs[i] is not None]
         if attributes.get("reduction") not in (None, b"none") or all(inputs[i].exact for i in data):
             if all(v is None or v.exact for v in inputs) and attributes.get("reduction") in (None, b"none"):
@@ -545,7 +553,7 @@ class Interpreter:
         if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
             plain = _cut(plain)
         found = self.by_reference(kind, plain, attributes, count)
-        tag = tag if tag[:1] in (("whole",), WRAPS) else ()
+        tag = _kept_tag(tag)
         results = tuple(self.symbol(v.data, dtype, tag) for v in (found if isinstance(found, tuple) else (found,)))
         if len(data) == 1 and inputs[data[0]].number is not None:
             numbers = self.by_reference(

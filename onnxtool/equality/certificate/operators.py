@@ -559,16 +559,13 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     summand = f.hash("one of", x) if kind == "MaxPool" else _power(f, x, order) if kind == "LpPool" else x
     summand = f.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
     size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
-    if min(size, default=1) < 1 and x.size:
+    if min(size, default=1) < bool(x.size):
         raise NotCoveredError(f"{kind} whose window is larger than its input")  # each runtime does something else
     m.reach(x.shape[2:], kernel, (strides, dilations, pads))
     if kind == "MaxPool" and int(np.prod(kernel)) == 1 and not any(pads):  # it moves elements
         one = f.window((0,) * rank, size, strides, dilations)
         return m.symbol(x[(slice(None), slice(None), *one)], i[0].dtype)
-    windows = [tuple(f.window(at, size, strides, dilations)) for at in np.ndindex(*kernel)]
-    total = np.zeros((*x.shape[:2], *size), np.int64)
-    for window in windows:
-        total = f.add(total, summand[(slice(None), slice(None), *window)])
+    total = f.window_sum(summand, kernel, size, strides, dilations)
     if kind == "MaxPool":
         return m.symbol(f.hash("max", total), i[0].dtype)
     if kind == "LpPool":
@@ -577,8 +574,8 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         padded = [(pads[d], pads[rank + d]) for d in range(rank)]
         inside = np.pad(np.ones(x.shape[2:], np.int64), padded, constant_values=a.get("count_include_pad", 0))
         inside = np.pad(inside, [(0, ends[d] - pads[rank + d]) for d in range(rank)])
-        count = np.sum([inside[window] for window in windows], axis=0)
-        total = f.mul(total, f.inverse(f.from_int(count)))
+        count = f.window_sum(f.from_int(inside[None, None]), kernel, size, strides, dilations)
+        total = f.mul(total, f.inverse(count))
     return m.symbol(total, i[0].dtype)
 
 

@@ -122,6 +122,11 @@ class Shapes(Field):
             raise ValueError("a convolution reaches further than its input")
         return _of([x.shape[0], weight.shape[0], *(n // s + 1 for n, s in zip(room, strides, strict=True))])
 
+    def window_sum(
+        self, x: Array, kernel: Sequence[int], size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    ) -> Array:
+        return _of([*x.shape[:2], *size])
+
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return _of([n + before + behind for n, (before, behind) in zip(x.shape, widths, strict=True)])
 

@@ -104,12 +104,14 @@ def test_rows_that_change_because_the_file_rounds_them_are_counted_and_refused(t
 
 def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxtool: Callable[..., Any]) -> None:
     tree = DecisionTreeRegressor(max_depth=3, random_state=0)
-    skops.io.dump(tree.fit(X, Y), tmp_path / "plain")
-    skops.io.dump(make_pipeline(StandardScaler(), tree).fit(X, Y), tmp_path / "scaled")
-    skops.io.dump(make_pipeline(PCA(2), tree).fit(X, Y), tmp_path / "mixed")
+    skops.io.dump(tree.fit(X, Y), tmp_path / "plain.skops")
+    skops.io.dump(make_pipeline(StandardScaler(), tree).fit(X, Y), tmp_path / "scaled.skops")
+    skops.io.dump(make_pipeline(PCA(2), tree).fit(X, Y), tmp_path / "mixed.skops")
     single = ("--input-dtype", "X:float32")
     for name, options, said in (("plain", single, False), ("scaled", (), False), ("mixed", (), True)):
-        done = onnxtool("convert", tmp_path / name, "-o", tmp_path / "out.onnx", "--effort", "quick", *options)
+        done = onnxtool(
+            "convert", tmp_path / f"{name}.skops", "-o", tmp_path / "out.onnx", "--effort", "quick", *options
+        )
         told = " ".join((done.stdout + done.stderr).split())
         assert done.returncode == 0
         assert ("not tested at the trees' thresholds; rows may differ" in told) is said

@@ -32,7 +32,7 @@ def attention(end: str, *, table: np.ndarray = TABLE, masked: float = LOWEST, x:
 
 def test_a_guard_that_never_acts() -> None:
     assert certify(attention(GUARD), attention(PLAIN), seconds=5).verdict == "certified"
-    assert certify(attention(PLAIN), attention(GUARD)).verdict == "certified"
+    assert certify(attention(PLAIN), attention(GUARD), seconds=5).verdict == "certified"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_guard_that_may_act(change: dict[str, object]) -> None:
 def test_another_number_in_place_of_nan() -> None:
     """What the guard puts in is nothing either."""
     other = attention("none = IsNaN(p) y = Where(none, masked, p)")
-    assert certify(attention(GUARD), other).verdict == "certified"
+    assert certify(attention(GUARD), other, seconds=5).verdict == "certified"
     assert (
         certify(
             attention(GUARD, x="numbers"), attention("none = IsNaN(p) y = Where(none, masked, p)", x="numbers")

@@ -60,11 +60,16 @@ def table_model(
 
 @pytest.mark.parametrize("before", ["", "Mul", "Add", "Cast", "Transpose"])
 @pytest.mark.parametrize("read", ["Gather", "Slice"])
-@pytest.mark.parametrize("row", [0, 150, ROWS - 1])
-def test_a_row_that_short_inputs_do_not_read(before: str, read: str, row: int) -> None:
+def test_a_table_is_its_own(before: str, read: str) -> None:
     a = table_model(before, read=read)
     assert certify(a, a).verdict == "certified"
-    assert certify(a, table_model(before, row, read=read)).verdict == "not tested"
+
+
+@pytest.mark.parametrize("before", ["", "Mul", "Add", "Cast", "Transpose"])
+@pytest.mark.parametrize("read", ["Gather", "Slice"])
+@pytest.mark.parametrize("row", [0, 150, ROWS - 1])
+def test_a_row_that_short_inputs_do_not_read(before: str, read: str, row: int) -> None:
+    assert certify(table_model(before, read=read), table_model(before, row, read=read)).verdict == "not tested"
 
 
 def test_a_table_that_was_cut() -> None:

@@ -47,6 +47,7 @@ def test_infinities_that_a_graph_asks_for_are_inputs_like_others(tmp_path: Path)
         ("p = Mul(x, x)  y = Sqrt(p)", "y = Abs(x)", "values of scale 1e+20"),
     ],
 )
+@pytest.mark.usefixtures("normal_effort")
 def test_what_overflows_in_the_reference_alone_is_said(tmp_path: Path, a: str, b: str, what: str) -> None:
     said = warnings(tmp_path, ROW, a, b)
     assert what in said

@@ -67,6 +67,7 @@ def test_missing_values_come_in_large_batches_too() -> None:
     assert holed == {40, 130}
 
 
+@pytest.mark.usefixtures("normal_effort")
 def test_few_rows_become_many_where_the_model_takes_them() -> None:
     class Few(Sum):
         def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -121,6 +122,7 @@ def test_sizes_or_values_are_left_out_where_they_are_not_asked_for() -> None:
     assert {t.kind for t in only} == {"missing", "size"}
 
 
+@pytest.mark.usefixtures("normal_effort")
 def test_further_values_are_tried_at_two_further_sizes() -> None:
     def shapes(*dims: str) -> dict[str, list[tuple[int, ...]]]:
         found: dict[str, list[tuple[int, ...]]] = {}
