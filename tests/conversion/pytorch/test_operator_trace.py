@@ -103,6 +103,13 @@ MODULES = {
 FUNCTIONS: dict[str, Callable[[torch.Tensor], object]] = {
     "clamp": lambda x: (x.clamp(min=-0.5), x.clamp(-0.5, 0.25), x.clamp(max=0.1), functional.hardtanh(x)),
     "parts": lambda x: (*x.split(2, 1), *x.unbind(0), x.flip(1), x[:, 1::2], x.roll(1, 1)),
+    "moved": lambda x: (
+        x.repeat(2, 3), functional.pad(x, (1, 2, -1, 0), value=3), x.triu(1), x.diagonal(1), x.unfold(1, 3, 1),
+        functional.pad(x[None], (2, 1), mode="reflect"), functional.pad(x[None], (0, 3), mode="replicate"),
+        functional.pixel_shuffle(x.reshape(1, 4, 1, 2), 2), torch.diag_embed(x), x.flip(0, 1), x[..., -1:],
+        functional.interpolate(x[None, None], size=(3, 7)), functional.unfold(x[None, None], 2, padding=1),
+        x[None][:, [1, 0], None, [2, 3]], x[torch.tensor([[True, False, True, True]] * 2)],
+    ),
     "arithmetic": lambda x: (torch.sub(x, x * x, alpha=0.5), 2 - x, x // 0.3, x**3, 1 / (x * x + 1), x.abs().rsqrt()),
     "statistics": lambda x: (x.var(1), x.std(0), x.amax(1), x.max(1), x.sum(), x.norm(dim=1), x.logsumexp(1)),
     "choices": lambda x: (x.masked_fill(x > 0, -1), torch.where(x != 0, x, 1), (x > 0).any(1), (x < 9).all(), x.tril()),

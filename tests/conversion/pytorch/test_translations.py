@@ -49,6 +49,44 @@ class Third(torch.nn.Module):
         return x.kthvalue(3, 1).values, x.kthvalue(2, dim=-1, keepdim=True).values
 
 
+class RunningExtremes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole = (x * 2).to(torch.int64)
+        return (*x.cummax(1), *x.cummin(-1), *x.cummax(0), *whole.cummin(1), x.logcumsumexp(1))
+
+
+class Scattered(torch.nn.Module):
+    def forward(self, x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        places, start = rows.clamp(0, 4), torch.ones(5, 4)
+        wide = places[:, None].expand_as(x)
+        return (
+            start.scatter_reduce(0, wide, x, "mean", include_self=False),
+            start.scatter_reduce(0, wide, x, "mean"),
+            start.scatter_reduce(0, wide, x, "amax", include_self=False),
+            start.index_reduce(0, places, x, "prod", include_self=False),
+            start.index_reduce(0, places, x, "mean"),
+        )
+
+
+class Quotients(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        both = [torch.div(x, by, rounding_mode=mode) for by in (-2, x | 1) for mode in ("floor", "trunc")]
+        return tuple(both)
+
+
+class Spectrum(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = torch.fft.rfft(x, norm="ortho")
+        return found.real, found.imag, torch.fft.rfft(x.mT, dim=0).abs()
+
+
+class Inverse(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        window = torch.hann_window(16)
+        parts = torch.stft(x, 16, 4, window=window, return_complex=True)
+        return torch.istft(parts, 16, 4, window=window, length=64)
+
+
 class Factors(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -107,3 +145,58 @@ def test_the_order_in_which_factors_are_multiplied_is_no_branch(tmp_path: Path) 
     net = session(Factors(), tmp_path / "out.onnx", x=("batch", 4))
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     np.testing.assert_allclose(net.run(None, {"x": x})[0], Factors()(torch.from_numpy(x)).numpy(), rtol=1e-5)
+
+
+def test_running_extremes_with_their_places_from_ties_infinities_and_nan(tmp_path: Path) -> None:
+    net = session(RunningExtremes(), tmp_path / "out.onnx", x=("batch", "length"))
+    nan, inf = np.nan, np.inf
+    plain = np.array([[1, 1, 0, 2, 2, -1], [-90, 80, 80, -3, 0, 0]], np.float32)
+    odd = np.array([[nan, 1, 2, nan, 0, 0], [-inf, -inf, inf, 0, inf, -inf]], np.float32)
+    for x in (plain, plain[:, :1], odd):
+        expected = RunningExtremes()(torch.from_numpy(x))
+        for i, (found, exact) in enumerate(zip(net.run(None, {"x": x}), expected, strict=True)):
+            if x is not odd or i not in (6, 7):  # integers made of NaN
+                np.testing.assert_allclose(found, exact.numpy(), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_reductions_of_scattered_rows_that_repeat_are_none_or_infinite(tmp_path: Path) -> None:
+    shapes, path = {"x": ("n", 4), "rows": ("n",)}, tmp_path / "out.onnx"
+    assert onnxtool.convert(Scattered(), path, input_shapes=shapes, input_dtypes={"rows": "int64"}, effort="quick").ok
+    net = onnxruntime.InferenceSession(path)
+    x = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    x[3] = -np.inf
+    rows = np.array([0, 4, 0, 2, 4, 4])
+    expected = Scattered()(torch.from_numpy(x), torch.from_numpy(rows))
+    for found, exact in zip(net.run(None, {"x": x, "rows": rows}), expected, strict=True):
+        np.testing.assert_allclose(found, exact.numpy(), rtol=1e-5)
+
+
+def test_quotients_of_large_integers_are_exact(tmp_path: Path) -> None:
+    path = tmp_path / "out.onnx"
+    assert onnxtool.convert(
+        Quotients(), path, input_shapes={"x": ("n",)}, input_dtypes={"x": "int64"}, effort="quick"
+    ).ok
+    x = np.array([2**53 + 1, -(2**53) - 1, 2**24 + 1, -7, 0])
+    found = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    for value, by, mode in zip(found, (-2, -2, x | 1, x | 1), (np.floor_divide, None) * 2, strict=True):
+        floored = np.floor_divide(x, by)
+        exact = floored if mode else floored + ((floored < 0) & (floored * by != x))
+        np.testing.assert_array_equal(value, exact)
+
+
+def test_spectra_of_odd_lengths_keep_their_digits(tmp_path: Path) -> None:
+    net = session(Spectrum(), tmp_path / "out.onnx", x=("batch", "length"))
+    for length in (1, 6, 24, 1030):
+        x = np.random.default_rng(length).standard_normal((2, length)).astype(np.float32)
+        exact = np.fft.rfft(x.astype(np.float64), norm="ortho")
+        real, imaginary, size = net.run(None, {"x": x})
+        np.testing.assert_allclose(real, exact.real, atol=3e-6)
+        np.testing.assert_allclose(imaginary, exact.imag, atol=3e-6)
+        np.testing.assert_allclose(size, np.abs(np.fft.rfft(x.T.astype(np.float64), axis=0)), atol=1e-3)
+
+
+def test_an_inverse_spectrogram_is_the_signal(tmp_path: Path) -> None:
+    net = session(Inverse(), tmp_path / "out.onnx", x=("batch", 64))
+    x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
+    np.testing.assert_allclose(net.run(None, {"x": x})[0], x, atol=1e-5)

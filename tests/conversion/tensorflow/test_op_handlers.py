@@ -118,3 +118,30 @@ def test_integers_are_compared_as_integers(dtype: str, tmp_path: Path) -> None:
     found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
     y = np.roll(x, 1, 1)
     np.testing.assert_array_equal(found, np.stack([x < y, x > y, x <= y, x >= y]))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32"])
+def test_integers_are_sorted_as_integers(dtype: str, tmp_path: Path) -> None:
+    source = saved(
+        lambda _, x: tf.concat(
+            [tf.math.top_k(x, 2)[0], tf.sort(x), tf.cast(tf.argsort(x, direction="DESCENDING", stable=True), x.dtype)],
+            1,
+        ),
+        dtype,
+        tmp_path,
+    )
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    high = min(2**24, np.iinfo(dtype).max - 1) if dtype != "float32" else 5
+    x = np.array([[high, high + 1, 3, high], [0, 0, 1, 0]]).astype(dtype)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    rows = np.sort(x, 1)
+    exact = np.concatenate([rows[:, :-3:-1], rows, [[1, 0, 3, 2], [2, 0, 1, 3]]], 1)
+    np.testing.assert_array_equal(found, exact)
+
+
+def test_the_mean_of_a_segment_without_rows_is_zero(tmp_path: Path) -> None:
+    source = saved(lambda _, x: tf.math.segment_mean(x, tf.cast(tf.sort(x[:, 0]), tf.int32)), "float32", tmp_path)
+    onnxtool.convert(source, tmp_path / "out.onnx", verify_result=False)
+    x = np.array([[0, 1, 2, 3], [0, 3, 2, 5], [3, 7, 8, 9]], np.float32)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    np.testing.assert_array_equal(found, [[0, 2, 2, 4], [0] * 4, [0] * 4, [3, 7, 8, 9]])

@@ -8,9 +8,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import onnxscript
 import torch
+from onnxscript.function_libs.torch_lib.ops.core import aten_div_mode, aten_index_put
+from onnxscript.function_libs.torch_lib.ops.fft import aten__fft_r2c
 from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention
 
 from onnxtool.conversion.patches import LibraryPatch, applied
@@ -21,6 +24,7 @@ Translation = Callable[..., Any]
 
 
 _TABLE: dict[object, Translation] = {}
+_MOST_FOURIER = 4096  # numbers: the table of cosines has 67 MB then
 
 
 def translations() -> dict[object, Translation]:
@@ -70,19 +74,163 @@ def _kth_smallest(values: Any, k: int, dim: int = -1, keepdim: bool = False) -> 
     return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
 
 
+def _prefixes(values: Any, dim: int, rank: int, outside: Any) -> Any:
+    """Of each place along a dim, those up to it, and `outside` for the others: [..., n, ...] -> [..., n, n, ...].
+
+    Reduced along dim + 1 they are running products, maxima and so on, for which ONNX has no operators.
+    """
+    count = _size(values, dim)
+    ones = op.Expand(op.Constant(value_int=1), op.Concat(count, count, axis=0))
+    upto = op.Cast(op.Trilu(ones, upper=0), to=ir.DataType.BOOL)
+    if rank - dim > 1:
+        upto = op.Unsqueeze(upto, op.Constant(value_ints=list(range(2, rank - dim + 1))))
+    return op.Where(upto, op.Unsqueeze(values, op.Constant(value_ints=[dim])), outside)
+
+
 def _running_product(values: Any, dim: int, dtype: int | None = None) -> Any:
-    """Of each place, the product of those up to it: [..., n, ...] by way of [..., n, n, ...], since ONNX has none."""
     rank = len(values.shape)
     if rank == 0 or dtype is not None:
         raise NotImplementedError("cumprod of a single number, or with a dtype of its own")
-    dim %= rank
-    count = _size(values, dim)
-    ones = op.Expand(op.Constant(value_int=1), op.Concat(count, count, axis=0))
-    upto = op.Cast(op.Trilu(ones, upper=0), to=9)  # 9: bool
-    if rank - dim > 1:
-        upto = op.Unsqueeze(upto, op.Constant(value_ints=list(range(2, rank - dim + 1))))
-    each = op.Where(upto, op.Unsqueeze(values, op.Constant(value_ints=[dim])), _like(1, values))
-    return op.ReduceProd(each, op.Constant(value_ints=[dim + 1]), keepdims=0)
+    each = _prefixes(values, dim % rank, rank, _like(1, values))
+    return op.ReduceProd(each, op.Constant(value_ints=[dim % rank + 1]), keepdims=0)
+
+
+def _running_extreme(reduction: str) -> Translation:
+    """The largest or smallest up to each place, and where it stands last; from the first NaN on, the last NaN."""
+
+    def translation(values: Any, dim: int) -> Any:
+        rank, dtype = len(values.shape), values.dtype
+        if rank == 0 or not (dtype.is_floating_point() or dtype.is_signed()):
+            raise NotImplementedError("a running maximum or minimum of a single number, or of this type")
+        dim %= rank
+        after, count = op.Constant(value_ints=[dim + 1]), _size(values, dim)
+        neutral = _neutral(reduction, dtype)
+        column = op.Constant(value_ints=[-1, *[1] * (rank - 1 - dim)])
+        places = op.Range(op.Constant(value_int=0), op.Squeeze(count), op.Constant(value_int=1))
+        places = op.Expand(op.Reshape(places, column), op.Shape(values))
+        numbers = values
+        if dtype.is_floating_point():
+            missing = op.IsNaN(values)
+            numbers = op.Where(missing, neutral, values)
+            places = op.Where(missing, op.Add(places, count), places)  # NaN is beyond all numbers
+        each = _prefixes(numbers, dim, rank, neutral)
+        reduced = {"max": op.ReduceMax, "min": op.ReduceMin}[reduction]
+        best = op.Equal(each, reduced(each, after, keepdims=1))
+        standing = _prefixes(places, dim, rank, op.Constant(value_int=-1))
+        chosen = op.Or(best, op.GreaterOrEqual(standing, count))
+        last = op.ReduceMax(op.Where(chosen, standing, op.Constant(value_int=-1)), after, keepdims=0)
+        found = op.Mod(last, count)
+        return op.GatherElements(values, found, axis=dim), found
+
+    return translation
+
+
+def _real_fourier(values: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+    """float[..., n, ...] to [..., n // 2 + 1, ..., 2], as a product with cosines and sines computed in float64.
+
+    The runtime's DFT loses digits at sizes that are no powers of two. Large ones keep it: their tables take gigabytes,
+    as those of a dynamic size do where it is large. Angles are whole parts of a circle, so that the
+    sines of half circles are zeros.
+    """
+    rank, axis = len(values.shape), dim[-1] % max(len(values.shape), 1)
+    size = values.shape[axis]
+    kept = isinstance(size, int) and (size > _MOST_FOURIER or size & (size - 1) == 0)
+    if kept or len(dim) > 1 or not onesided:
+        return aten__fft_r2c(values, dim, normalization, onesided)
+    zero, one, two = (op.Constant(value_int=k) for k in (0, 1, 2))
+    count = op.Squeeze(_size(values, axis))
+    rows = op.Unsqueeze(op.Range(zero, count, one), op.Constant(value_ints=[1]))
+    steps = op.Mod(op.Mul(rows, op.Range(zero, op.Add(op.Div(count, two), one), one)), count)
+    whole = op.Cast(count, to=ir.DataType.DOUBLE)
+    circle = op.Constant(value=ir.tensor(np.asarray(-2 * np.pi)))
+    angle = op.Div(op.Mul(op.Cast(steps, to=ir.DataType.DOUBLE), circle), whole)
+    half = op.Equal(op.Mul(steps, two), count)
+    sines = op.Where(half, op.Constant(value=ir.tensor(np.asarray(0.0))), op.Sin(angle))
+    order = [*(k for k in range(rank) if k != axis), axis]
+    scale = {0: None, 1: op.Sqrt(whole), 2: whole}[normalization]
+    parts = []
+    for table in (op.Cos(angle), sines):
+        scaled = table if scale is None else op.Div(table, scale)
+        product = op.MatMul(op.Transpose(values, perm=order), op.CastLike(scaled, values))
+        back = op.Transpose(product, perm=[order.index(k) for k in range(rank)])
+        parts.append(op.Unsqueeze(back, op.Constant(value_ints=[-1])))
+    return op.Concat(*parts, axis=-1)
+
+
+def _written_places(values: Any, indices: Any, updates: Any, accumulate: bool = False) -> Any:
+    """ONNX's ScatterND takes int64 indices alone, and torch int32 too (istft has them)."""
+    wide = list(indices)
+    for k, index in enumerate(indices):
+        if index is not None and index.dtype == ir.DataType.INT32:
+            wide[k] = op.Cast(index, to=ir.DataType.INT64)
+            wide[k].shape, wide[k].dtype = index.shape, ir.DataType.INT64
+    return aten_index_put(values, wide, updates, accumulate)
+
+
+def _neutral(reduction: str, dtype: Any) -> Any:
+    """What changes nothing in a sum, a product, a maximum or a minimum."""
+    limits = np.iinfo(dtype.numpy()) if dtype.is_integer() else None
+    low, high = (limits.min, limits.max) if limits is not None else (-math.inf, math.inf)
+    number = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
+    return op.Constant(value=ir.tensor(np.asarray(number, dtype.numpy())))
+
+
+def _scattered(values: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
+    """Elements of `source` summed, multiplied and so on at the places that they go to; means divide sums by counts.
+
+    The exporter's means keep the last element, and where the first values do not count, an infinite one is made finite.
+    """
+    rank = len(values.shape)
+    if not rank:
+        values, index, source = (op.Reshape(v, op.Constant(value_ints=[1])) for v in (values, index, source))
+    reduction = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}[reduce]
+    index, dtype = op.Cast(index, to=ir.DataType.INT64), values.dtype
+    start = values
+    if not include_self:
+        neutral = op.Expand(_neutral(reduction, dtype), op.Shape(index))
+        start = op.ScatterElements(values, index, neutral, axis=dim)
+    found = op.ScatterElements(start, index, source, axis=dim, reduction=reduction)
+    if reduce == "mean":
+        ones = op.Expand(_like(1, values), op.Shape(index))
+        counts = op.Expand(_like(float(include_self), values), op.Shape(values))
+        counts = op.ScatterElements(counts, index, ones, axis=dim, reduction="add")
+        counts = op.Max(counts, _like(1, values))
+        found = _rounded_down(found, counts) if dtype.is_integer() else op.Div(found, counts)
+    return found if rank else op.Squeeze(found)
+
+
+def _scattered_rows(values: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
+    rank = len(values.shape)
+    column = op.Constant(value_ints=[-1, *[1] * (rank - 1 - dim % max(rank, 1))])
+    whole = op.Expand(op.Reshape(index, column), op.Shape(source))
+    return _scattered(values, dim, whole, source, reduce, include_self)
+
+
+def _quotient(values: Any, other: Any, rounding_mode: str | None = None) -> Any:
+    """The exporter divides integers as float32, which holds them to 2^24."""
+    if not values.dtype.is_integer() or rounding_mode is None:
+        return aten_div_mode(values, other, rounding_mode)
+    return op.Div(values, other) if rounding_mode == "trunc" else _rounded_down(values, other)
+
+
+def _rounded_down(x: Any, y: Any) -> Any:
+    """Of integers: Div cuts off, which is one more where the signs differ and a rest remains."""
+    zero = op.CastLike(op.Constant(value_int=0), x)
+    more = op.And(op.Xor(op.Less(x, zero), op.Less(y, zero)), op.Not(op.Equal(op.Mod(x, y), zero)))
+    return op.Sub(op.Div(x, y), op.CastLike(more, x))
+
+
+def _running_logsumexp(values: Any, dim: int) -> Any:
+    """log(sum of e^x) up to each place, with the largest up to there taken out: no place overflows or vanishes."""
+    rank = len(values.shape)
+    if rank == 0:
+        return op.Identity(values)
+    after = op.Constant(value_ints=[dim % rank + 1])
+    each = _prefixes(values, dim % rank, rank, _like(-math.inf, values))
+    highest = op.ReduceMax(each, after, keepdims=1)
+    highest = op.Where(op.IsInf(highest), _like(0, values), highest)  # no infinity less infinity
+    total = op.ReduceSum(op.Exp(op.Sub(each, highest)), after, keepdims=0)
+    return op.Add(op.Log(total), op.Squeeze(highest, after))
 
 
 def _place_among_sorted(
@@ -256,4 +404,13 @@ PATCHES = (
         _attention,
         "torch 2.13 gives means or NaN where a mask leaves nothing to attend to",
     ),
+    _missing(_ATEN.cummax.default, _running_extreme("max")),
+    _missing(_ATEN.cummin.default, _running_extreme("min")),
+    _missing(_ATEN.index_reduce.default, _scattered_rows),
+    _imprecise(_ATEN.logcumsumexp.default, _running_logsumexp, "torch 2.13 takes the largest of all from early places"),
+    _imprecise(_ATEN.scatter_reduce.two, _scattered, "torch 2.13's means of scattered elements are the last of them"),
+    _imprecise(_ATEN.div.Tensor_mode, _quotient, "torch 2.13 divides integers as float32"),
+    _imprecise(_ATEN.index_put.default, _written_places, "torch 2.13 hands int32 indices on to ScatterND"),
+    _imprecise(_ATEN._unsafe_index_put.default, _written_places, "torch 2.13 does so in unsafe writes"),
+    _imprecise(_ATEN._fft_r2c.default, _real_fourier, "the runtime's DFT loses digits at sizes that are no power of 2"),
 )

@@ -1,6 +1,7 @@
 """The operators of torch (aten) as ONNX nodes at fixed sizes, written by their definitions in torch's documentation.
 
-Only forms that are the same function of real numbers stand here; what has none raises `UnknownOperatorError`.
+What only moves elements is run by torch on their places: the node gathers what comes from where. Of the others, forms
+that are the same function of real numbers stand here; what has none raises `UnknownOperatorError`.
 """
 
 from __future__ import annotations
@@ -171,6 +172,64 @@ class TraceWriter:
             opset_imports={"": OPSET}, name="trace",
         )  # fmt: skip
         return ir.Model(graph, ir_version=10)
+
+
+# Moves of elements: how many arguments hold them; what comes from nowhere is zero, or the value that pads.
+MOVES = {
+    **dict.fromkeys(
+        ("select", "slice", "split", "split_with_sizes", "chunk", "unbind", "flip", "roll", "repeat", "tril", "triu",
+         "constant_pad_nd", "diagonal", "diag_embed", "unfold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+         "im2col", "index", "index_select", "gather"),
+        1,
+    ),
+    **{f"{kind}_pad{k}d": 1 for kind in ("reflection", "replication") for k in (1, 2, 3)},
+    **{f"{kind}{k}d": 1 for kind in ("upsample_nearest", "_upsample_nearest_exact") for k in (1, 2, 3)},
+    **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), 2),
+}  # fmt: skip
+
+
+def moved(w: TraceWriter, name: str, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A gather of the elements' places, as torch's own kernel moves them; None where the data decides how."""
+    held, rest, named, fill = list(args[: MOVES[name]]), list(args[MOVES[name] :]), dict(kwargs), 0.0
+    if not all(v.constant for v in _values((rest, list(named.values()))) if isinstance(v, TracedTensor)):
+        return None
+    if name == "constant_pad_nd":
+        fill = named.pop("value", rest[1] if len(rest) > 1 else fill)
+        rest = rest[:1]
+    total = sum(x.tensor.numel() for x in held)
+    # Kernels that compute places from a scale do so in the type of the elements.
+    kind = torch.float32 if held[0].tensor.dtype == torch.float32 and total < 1 << 24 else torch.float64
+    numbered = torch.arange(1, total + 1, dtype=kind).split([x.tensor.numel() for x in held])
+    places = [part.reshape(x.shape) for part, x in zip(numbered, held, strict=True)]
+    found = target(*places, *_tensors(rest), **_tensors(named))
+    if isinstance(found, torch.Tensor):
+        return _gathered(w, held, found.long(), w.result, fill)
+    return tuple(_gathered(w, held, f.long(), like, fill) for f, like in zip(found, w.result, strict=True))
+
+
+def _gathered(
+    w: TraceWriter, held: Sequence[TracedTensor], places: torch.Tensor, like: torch.Tensor, fill: float
+) -> TracedTensor:
+    """Elements of all `held`, counted from 1, at places; 0 is the fill. Whole rows where one dim alone changes."""
+    x = held[0]
+    own = torch.arange(1, x.tensor.numel() + 1).reshape(x.shape)
+    for axis in range(x.rank) if len(held) == 1 and places.numel() and places.all() else ():
+        count, rest = divmod(places.numel(), x.tensor.numel() // x.shape[axis])
+        if not rest:
+            along = places.reshape(*x.shape[:axis], count, *x.shape[axis + 1 :])
+            rows = (along.movedim(axis, 0).reshape(count, -1)[:, 0] - 1) // own.stride(axis) % x.shape[axis]
+            if torch.equal(own.index_select(axis, rows), along):
+                taken = as_example(x.tensor).index_select(axis, as_example(rows))
+                return w.reshape(w.add("Gather", x, w.constant(rows), like=taken, axis=axis), like.shape)
+    flat = [w.reshape(w.cast(v, like.dtype), (v.tensor.numel(),)) for v in held]
+    if places.all():
+        places = places - 1
+    else:
+        flat.insert(0, w.number([fill], like.dtype))
+    whole = flat[0]
+    if len(flat) > 1:
+        whole = w.add("Concat", *flat, axis=0, like=torch.cat([as_example(v.tensor) for v in flat]))
+    return w.add("Gather", whole, w.constant(places), like=like, axis=0)
 
 
 # Of these, the shape of the first argument alone counts.
@@ -415,44 +474,6 @@ def _expand(w: TraceWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor
     return w.expand(x, w.result.shape)
 
 
-@_aten("repeat")
-def _repeat(w: TraceWriter, x: TracedTensor, repeats: Sequence[int]) -> TracedTensor:
-    wide = w.reshape(x, (1,) * (len(repeats) - x.rank) + x.shape)
-    return w.add("Tile", wide, w.sizes(*repeats))
-
-
-@_aten("select")
-def _select(w: TraceWriter, x: TracedTensor, dim: int, index: int) -> TracedTensor:
-    return w.add("Gather", x, w.number(index % x.shape[dim], torch.int64), axis=x.axis(dim))
-
-
-@_aten("slice")
-def _slice(
-    w: TraceWriter, x: TracedTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> TracedTensor:
-    size = x.shape[dim]
-    first, last, step = slice(start, end, step).indices(size)
-    return w.add("Slice", x, w.sizes(first), w.sizes(last), w.sizes(x.axis(dim)), w.sizes(step))
-
-
-def _parts(name: str) -> Writer:
-    def write(w: TraceWriter, x: TracedTensor, *rest: Any, dim: int | None = None) -> tuple[Any, ...]:
-        axis = x.axis(dim if dim is not None else rest[-1] if len(rest) == (1 if name == "unbind" else 2) else 0)
-        lengths = [1] * x.shape[axis] if name == "unbind" else [t.shape[axis] for t in w.result]
-        found, start = [], 0
-        for like, length in zip(w.result, lengths, strict=True):
-            part = x.tensor.narrow(axis, start, length)
-            cut = w.add("Slice", x, w.sizes(start), w.sizes(start + length), w.sizes(axis), like=part)
-            found.append(w.reshape(cut, like.shape))
-            start += length
-        return tuple(found)
-
-    return write
-
-
-OPERATORS |= {name: _parts(name) for name in ("split", "split_with_sizes", "chunk", "unbind")}
-
-
 @_aten("cat")
 def _cat(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
     kept = [w.cast(p) for p in parts if p.rank == w.result.ndim]
@@ -464,27 +485,6 @@ def _stack(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> Trace
     axis = dim % w.result.ndim
     shape = [1 if i == axis else size for i, size in enumerate(w.result.shape)]
     return w.add("Concat", *(w.reshape(w.cast(p), shape) for p in parts), axis=axis)
-
-
-@_aten("flip")
-def _flip(w: TraceWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
-    axes, count = [x.axis(d) for d in dims], len(dims)
-    ends = w.sizes(*[-(1 << 62)] * count)
-    return w.add("Slice", x, w.sizes(*[-1] * count), ends, w.sizes(*axes), w.sizes(*[-1] * count))
-
-
-@_aten("constant_pad_nd")
-def _pad(w: TraceWriter, x: TracedTensor, pad: Sequence[int], value: float = 0.0) -> TracedTensor:
-    pairs = [(0, 0)] * (x.rank - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
-    amounts = w.sizes(*(p for p, _ in pairs), *(p for _, p in pairs))
-    return w.add("Pad", x, amounts, w.number(value))
-
-
-def _triangular(upper: int) -> Writer:
-    return lambda w, x, diagonal=0: w.add("Trilu", x, w.number(diagonal, torch.int64), upper=upper)
-
-
-OPERATORS |= {"tril": _triangular(0), "triu": _triangular(1)}
 
 
 @_aten("where")
@@ -743,17 +743,6 @@ def _adaptive_avg_pool(w: TraceWriter, x: TracedTensor, size: Sequence[int]) -> 
     return w.add("AveragePool", x, kernel_shape=kernel, strides=kernel)
 
 
-@_aten("upsample_nearest2d", "upsample_nearest1d")
-def _nearest(w: TraceWriter, x: TracedTensor, size: Sequence[int], *_: Any) -> TracedTensor:
-    y = x
-    for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True), 2):
-        if new % old:
-            raise UnknownOperatorError(f"from {old} to {new}, which is no whole number of times larger")
-        rows = torch.arange(new) // (new // old)
-        y = w.add("Gather", y, w.constant(rows), like=y.tensor.index_select(axis, as_example(rows)), axis=axis)
-    return y
-
-
 @_aten("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d")
 def _linear(w: TraceWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
     if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
@@ -798,27 +787,3 @@ def _found(kind: str) -> Writer:
 
 
 OPERATORS |= {"any": _found("ReduceMax"), "all": _found("ReduceMin")}
-
-
-def _written_part(*, single: bool) -> Writer:
-    def write(
-        w: TraceWriter,
-        x: TracedTensor,
-        part: TracedTensor,
-        dim: int = 0,
-        start: Any = None,
-        end: Any = None,
-        step: int = 1,
-    ) -> TracedTensor:
-        axis = x.axis(dim)
-        places = [start % x.shape[axis]] if single else list(range(x.shape[axis]))[slice(start, end, step)]
-        shape = [len(places) if i == axis else n for i, n in enumerate(x.shape)]
-        column = [len(places) if i == axis else 1 for i in range(x.rank)]
-        index = torch.tensor(places).reshape(column).expand(shape).contiguous()
-        updates = w.expand(w.reshape(w.cast(part), shape) if single else w.cast(part), shape)
-        return w.add("ScatterElements", x, w.constant(index), updates, axis=axis)
-
-    return write
-
-
-OPERATORS |= {"select_scatter": _written_part(single=True), "slice_scatter": _written_part(single=False)}

@@ -22,11 +22,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from onnxtool.conversion.pytorch.recording.aten_operators import (
+    MOVES,
     OPERATORS,
     UNWRITTEN,
     TraceWriter,
     UnknownOperatorError,
     as_example,
+    moved,
 )
 from onnxtool.conversion.pytorch.recording.attention import attention
 from onnxtool.errors import OnnxToolError, UnsupportedError, one_line
@@ -79,7 +81,7 @@ def _recorded(
     def forward(weights: dict[str, torch.Tensor], *inputs: torch.Tensor) -> Any:
         return torch.func.functional_call(module, weights, inputs)
 
-    rest = {op: rule for op, rule in core_aten_decompositions().items() if _name(op) not in OPERATORS | _LAYERS}
+    rest = {op: rule for op, rule in core_aten_decompositions().items() if _name(op) not in OPERATORS | MOVES | _LAYERS}
     with torch.no_grad(), _plain_kernels(), _WrittenOut():
         functional = torch.func.functionalize(forward, remove="mutations")
         copies = [t.clone() for t in tensors]
@@ -151,7 +153,10 @@ def _written(
     results: Sequence[Any] = ()
     for node in recorded.graph.nodes:
         if node.op == "get_attr":
-            values[node] = writer.constant(getattr(recorded, node.target), f"constant_{node.target}")
+            held = getattr(recorded, node.target)
+            if not isinstance(held, torch.Tensor):
+                raise UnsupportedError("it holds torch.cond, a loop or another operator that calls a function")
+            values[node] = writer.constant(held, f"constant_{node.target}", exact=not held.is_floating_point())
         elif node.op == "output":
             results = known(node.args[0])
         elif node.op == "call_function" and (node.users or _name(node.target) != "copy_"):  # into an input, at the end
@@ -181,9 +186,11 @@ def _call(writer: TraceWriter, node: torch.fx.Node, known: Callable[[Any], Any])
         folded = writer.folded(node.target, args, kwargs, result)
         if folded is not None:
             return folded
+        writer.result = result
+        if name in MOVES and (found := moved(writer, name, node.target, args, kwargs)) is not None:
+            return found
         if name not in OPERATORS:
             raise UnknownOperatorError
-        writer.result = result
         return OPERATORS[name](writer, *args, **kwargs)
     except Exception as error:  # a use of the operator that its form does not know
         why = f" ({error})" if isinstance(error, UnknownOperatorError) and error.args else ""

@@ -111,6 +111,19 @@ def _euclidean_norm(write: OperatorWriter) -> None:
     write.give("Sqrt", total)
 
 
+def _largest(write: OperatorWriter) -> None:
+    """The k largest of each row and their places, of integers in int64."""
+    graph, node, kinds = write.graph, write.node, [write.graph.get_dtype(name) for name in write.node.output]
+    shapes = [graph.get_shape(name) for name in node.output]
+    x, count = write.inputs[0], write.add("Reshape", write.cast(write.inputs[1], INT64), write.constant([1], np.int64))
+    wide = x if write.dtype in _FLOATS else write.cast(x, INT64)
+    ordered = bool(node.get_attr_value("sorted", True))
+    found = graph.make_node("TopK", [wide, count], attr={"axis": -1, "sorted": int(ordered)}, output_count=2)
+    graph.remove_node(node.name)
+    for part, name, kind, shape in zip(found.output, node.output, kinds, shapes, strict=True):
+        graph.make_node("Cast", [part], attr={"to": kind}, outputs=[name], dtypes=[kind], shapes=[shape])
+
+
 def _place_among_sorted(write: OperatorWriter) -> None:
     """How many of a sorted row [rows, n] are less than each value [rows, m], or not greater."""
     rows, values = write.inputs
@@ -439,7 +452,7 @@ def _scatter_nd(write: OperatorWriter) -> None:
 
 
 def _segments(write: OperatorWriter) -> None:
-    """Rows of one segment number added, multiplied, or the largest or smallest of them.
+    """Rows of one segment number added, averaged, multiplied, or the largest or smallest of them.
 
     A segment without rows has the operation's neutral element, which of floats is finite; in the sorted form it has 0.
     Rows of a negative number go nowhere: they are scattered to a row that is cut off.
@@ -450,7 +463,8 @@ def _segments(write: OperatorWriter) -> None:
     limits = np.finfo(kind) if write.dtype in _FLOATS else np.iinfo(kind)
     name = write.node.type.removeprefix("Unsorted").removeprefix("Segment")
     reduction, neutral = {
-        "Sum": ("add", 0), "Prod": ("mul", 1), "Max": ("max", limits.min), "Min": ("min", limits.max),
+        "Sum": ("add", 0), "Mean": ("add", 0), "Prod": ("mul", 1), "Max": ("max", limits.min),
+        "Min": ("min", limits.max),
     }[name]  # fmt: skip
     int64 = partial(write.constant, dtype=np.int64)
     data, numbers = write.inputs[0], write.cast(write.inputs[1], INT64)
@@ -468,6 +482,10 @@ def _segments(write: OperatorWriter) -> None:
     places = write.add("Where", write.add("Less", numbers, int64(0)), count, numbers)
     indices = write.add("Unsqueeze", places, int64([rank]))
     result = write.add("ScatterND", start, indices, data, reduction=reduction)
+    if name == "Mean":
+        ones = write.add("Expand", write.constant(1), whole)
+        counts = write.add("ScatterND", start, indices, ones, reduction="add")
+        result = write.add("Div", result, write.add("Max", counts, write.constant(1)))
     kept = [int64([0]), rows, int64([0])]
     if write.node.type.startswith("Unsorted") or not neutral:
         write.give("Slice", result, *kept)
@@ -512,6 +530,10 @@ PATCHES = {
     "Xdivy": _missing("Xdivy", 13, _unless_zero(0, "Div")),
     "MulNoNan": _missing("MulNoNan", 13, _unless_zero(1, "Mul")),
     "EuclideanNorm": _missing("EuclideanNorm", 13, _euclidean_norm),
+    "TopKV2": _wrong("TopKV2", 13, _largest, "tf2onnx 1.17 sorts integers as float32"),
+    "SegmentMean": _wrong(
+        "SegmentMean", 16, _segments, "tf2onnx 1.17's SegmentMean is infinite where a segment is empty"
+    ),
     "LowerBound": _missing("LowerBound", 13, _place_among_sorted),
     "UpperBound": _missing("UpperBound", 13, _place_among_sorted),
     "Expm1": _wrong("Expm1", 10, _written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
