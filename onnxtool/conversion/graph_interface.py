@@ -130,7 +130,8 @@ def observe_output_dims(
     by_sizes = {sizes: dim for dim, sizes in reversed(seen.items())}
     for value in model.graph.outputs:
         name = value.name or ""
-        shapes = [np.shape(outputs[name]) for _, outputs in runs if name in outputs]
+        found = [outputs[name] for _, outputs in runs if name in outputs]
+        shapes = [np.shape(array) for array in found if not isinstance(array, list)]
         if value.shape is None or len(shapes) != len(runs) or {len(s) for s in shapes} != {len(value.shape)}:
             continue
         dims: list[int | str | None] = []

@@ -248,6 +248,16 @@ class Proof:
         )
 
     def _on_trial(self, candidate: Runner, trial: Trial, kept: Kept | None) -> CompareReport:
+        report = self._on_input(candidate, trial, kept)
+        if not report.differs or not self.stays:
+            return report
+        # A search changes inputs without that: what differs is judged as it is prepared.
+        feeds = self.prepare(trial.feeds)
+        if all(feeds[name] is array for name, array in trial.feeds.items()):
+            return report
+        return self._on_input(candidate, replace(trial, feeds=feeds, outputs=self.reference.run(feeds)), kept)
+
+    def _on_input(self, candidate: Runner, trial: Trial, kept: Kept | None) -> CompareReport:
         known = self.reference.remembering([trial])
         if kept is None:
             return self._compare(known, candidate, [trial.feeds], trial.label)

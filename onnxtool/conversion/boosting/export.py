@@ -25,6 +25,7 @@ from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_trees
 from onnxtool.conversion.sklearn.precision import adding_floats, comparing_doubles
+from onnxtool.conversion.sklearn.raw_thresholds import compared_in_float32
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
@@ -52,7 +53,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     with quiet(verbose):
         try:
             if package == "xgboost" and is_linear(model.estimator):
-                proto = export_linear(model.estimator, missing_number(model.estimator), opset)
+                proto = export_linear(model.estimator, opset)
             elif package == "lightgbm" and is_written(model.estimator):
                 proto = export_lightgbm(model.estimator, FLOAT)
             else:
@@ -227,6 +228,8 @@ def _convert_lightgbm_step(scope: Any, operator: Any, container: Any) -> None:
 
     estimator = operator.raw_operator
     if is_written(estimator):
+        if hasattr(estimator, "classes_") and NodeWriter(scope, operator, container).asks_scores:
+            raise UnsupportedError("LGBMClassifier: with linear_tree or zero_as_missing it gives chances alone here.")
         add_as_step(scope, operator, container, export_lightgbm(estimator, DOUBLE))
         return
     operator.raw_operator = equivalent(estimator)
@@ -243,9 +246,8 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
 
     estimator, inputs = operator.raw_operator, operator.inputs
     gap = missing_number(estimator)
-    if is_linear(estimator):
-        add_as_step(scope, operator, container, export_linear(estimator, gap, NEWEST_OPSET))
-        return
+    if gap is not None:
+        operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
     several, outputs = has_several_labels(estimator), operator.outputs
     operator.raw_operator = equivalent(sums_of(estimator) if several else estimator)
     if several:
@@ -253,9 +255,11 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
 
         operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
     if gap is not None:
-        operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
         operator.raw_operator = copy_with(operator.raw_operator, missing=np.nan)
     try:
+        if is_linear(estimator):
+            add_as_step(scope, operator, container, export_linear(estimator, NEWEST_OPSET))
+            return
         with adding_floats(type(container)):
             convert_xgboost(scope, operator, container)
         if several:
@@ -267,13 +271,13 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
 
 def _with_nan(write: NodeWriter, gap: float) -> Any:
     """What a step is given, with NaN in the place of a number."""
-    given = write.inputs[0]
-    kind = number_type(given.type)
-    doubles = kind.__name__ == "DoubleTensorType"
-    filled = write.variable("with_nan", kind(given.type.shape))
-    number, nan = (np.array([value], np.float64 if doubles else np.float32) for value in (gap, np.nan))
-    floats = write.cast(given.full_name, DOUBLE if doubles else FLOAT)
-    write.add("Where", write.add("Equal", floats, number), nan, floats, name=filled.full_name)
+    kind = number_type(write.inputs[0].type)
+    filled = write.variable("with_nan", kind(write.inputs[0].type.shape))
+    x = write.joined()
+    # XGBoost rounds to float32 before it compares.
+    lowest, highest = (compared_in_float32(float(np.float32(gap)), mode) for mode in ("BRANCH_GTE", "BRANCH_LEQ"))
+    met = write.add("And", write.add("GreaterOrEqual", x, lowest), write.add("LessOrEqual", x, highest))
+    write.give(write.add("Where", met, np.nan, x), filled)
     return filled
 
 

@@ -24,7 +24,7 @@ _LINKS = {
 }  # fmt: skip
 
 
-_VERSIONS = {"Or": 7, "Where": 9, "Equal": 11}  # of operators that are older than the others
+_VERSIONS = {"Where": 9}  # of operators that are older than the others
 
 
 def is_linear(estimator: Estimator) -> bool:
@@ -34,12 +34,11 @@ def is_linear(estimator: Estimator) -> bool:
     return bool(learner_of(booster_of(estimator))["gradient_booster"]["name"] == "gblinear")
 
 
-def export_linear(estimator: Estimator, gap: float | None, opset: int) -> onnx.ModelProto:
+def export_linear(estimator: Estimator, opset: int) -> onnx.ModelProto:
     """Write the sum of weighted features, and what the objective makes of it.
 
     Args:
         estimator: a Booster, a regressor or a classifier.
-        gap: the number that stands for a missing value besides NaN.
         opset: of the standard operators.
 
     Raises:
@@ -53,17 +52,9 @@ def export_linear(estimator: Estimator, gap: float | None, opset: int) -> onnx.M
         raise UnsupportedError(f"XGBoost (booster=gblinear, objective={objective}): has no ONNX form here.")
     weights, bias = _sums(booster)
     constants = {"weights": weights, "bias": bias, "nought": np.zeros((), np.float32)}
-    nodes = [helper.make_node("IsNaN", ["X"], ["missing"])]
-    missing = "missing"
-    if gap is not None:
-        constants["gap"] = np.array(gap, np.float32)
-        nodes += [
-            helper.make_node("Equal", ["X", "gap"], ["gaps"]),
-            helper.make_node("Or", ["missing", "gaps"], ["absent"]),
-        ]
-        missing = "absent"
-    nodes += [
-        helper.make_node("Where", [missing, "nought", "X"], ["filled"]),
+    nodes = [
+        helper.make_node("IsNaN", ["X"], ["missing"]),
+        helper.make_node("Where", ["missing", "nought", "X"], ["filled"]),
         helper.make_node("Gemm", ["filled", "weights", "bias"], ["sums"]),
     ]
     nodes.append(helper.make_node(_LINKS[objective] or "Identity", ["sums"], ["linked"]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.runtime.feeds import random_feeds
@@ -46,10 +48,15 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
         expected = list(model.run(dict(renamed)).values())
     except (OnnxToolError, ValueError):
         return  # the comparison will say what is wrong
+    # What the source gives as a list, one array for each target, may be one array in the file.
+    stacked = [isinstance(a, list) and isinstance(b, np.ndarray) for a, b in zip(expected, found, strict=True)]
+    pairs = zip(model.computes, stacked, strict=True)
+    model.computes = tuple(partial(_stacked, compute) if several else compute for compute, several in pairs)
     specs = []
     for spec, output, right, given in zip(model.outputs, proto.graph.output, expected, found, strict=True):
         if output.type.WhichOneof("value") != "tensor_type" or isinstance(right, list):
-            specs.append(spec)
+            rows = (spec.shape or (None,))[0]
+            specs.append(replace(spec, shape=(len(right), rows, None)) if isinstance(given, np.ndarray) else spec)
             continue
         rank = np.ndim(right)
         known = spec.shape is not None and len(spec.shape) == rank
@@ -62,6 +69,10 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
         if np.asarray(right).dtype == np.float32 and np.asarray(given).dtype == np.float64:
             _cast(proto, output, TensorProto.FLOAT)  # as XGBoost gives it
     model.outputs = tuple(specs)
+
+
+def _stacked(compute: Compute, data: Any) -> np.ndarray:
+    return np.stack(compute(data))
 
 
 def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[int]) -> None:

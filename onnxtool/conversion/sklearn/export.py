@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
+from onnxtool.conversion.boosting.patches.exported_trees import fixing_steps
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn import precision
@@ -67,7 +67,6 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         without_zipmap(proto)
     last = last_step(model.estimator)
     model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
-    fix_exported_trees(proto, last)
     model.notes.extend(category_notes(last))
     clean_up(proto, model)
     model.untested = left_out(proto)
@@ -110,9 +109,8 @@ def _export_rounding(model: SklearnModel, opset: int, failure: UnsupportedError,
             value.dtype = ir.DataType.DOUBLE
             cast.outputs[0].dtype = ir.DataType.FLOAT
             body.insert_before(body[0], cast)
-    model.outputs, model.untested, model.dropped, model.limits = (
-        narrow.outputs, narrow.untested, narrow.dropped, narrow.limits,
-    )  # fmt: skip
+    for name in ("outputs", "computes", "untested", "dropped", "limits"):
+        setattr(model, name, getattr(narrow, name))
     model.notes.extend(narrow.notes)
     model.notes.append("computes in float32 inside: skl2onnx has no form in float64 for a step of it")
     return graph
@@ -128,7 +126,7 @@ def _convert(skl2onnx: ModuleType, model: SklearnModel, options: Mapping[str, An
         patches += [exact_columns.IN_DOUBLES, precision.PATCH]
     model.notes.extend(notes)
     try:
-        with applied(patches):
+        with applied(patches), fixing_steps():
             proto: onnx.ModelProto = skl2onnx.convert_sklearn(
                 estimator,
                 name=type(model.estimator).__name__,

@@ -65,6 +65,7 @@ class SklearnModel(SourceModel):
     in_doubles: bool = True
     untested: str = ""
     cheap_rows: bool = True
+    _clear_rows: dict[str, np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def prepare(
@@ -163,30 +164,30 @@ class SklearnModel(SourceModel):
         """Rows on which two classes or two neighbours tie, replaced by rows on which none do: there, rounding or the
         order of a search picks.
 
-        Nothing changes where every row is a tie.
+        Where every row is a tie, rows of earlier inputs stand for them; nothing changes where there are none.
         """
-        feeds = dict(feeds)
         found: dict[str, Any] = {}
         rows = {len(array) if np.ndim(array) else 0 for array in feeds.values()}
         if len(rows) != 1:
-            return feeds
+            return dict(feeds)
         count = rows.pop()
         tied = tied_rows(self.estimator, lambda: found.update(self.run(feeds)), count)
         tied |= self._tied_classes(lambda: found or self.run(feeds), count)
         clear = np.flatnonzero(~tied)
+        if len(clear):
+            self._clear_rows = {name: np.asarray(array)[clear] for name, array in feeds.items()}
         if len(clear) == count:
-            return feeds
-        if not len(clear):
+            return dict(feeds)
+        note = "rows on which two classes or neighbours tie were left out of the comparison"
+        if not self._clear_rows:
             note = (
                 "two classes or neighbours tie on all rows of an input: the order of a search, or rounding, picks there"
             )
-            self.notes.extend([note] if note not in self.notes else [])
-            return feeds
-        chosen = np.arange(count)
-        chosen[tied] = np.resize(clear, count - len(clear))
-        note = "rows on which two classes or neighbours tie were left out of the comparison"
         self.notes.extend([note] if note not in self.notes else [])
-        return {name: array[chosen] for name, array in feeds.items()}
+        chosen = np.arange(count)
+        chosen[tied] = np.resize(clear, count - len(clear)) if len(clear) else chosen
+        given = feeds if len(clear) else {n: np.resize(a, (count, *a.shape[1:])) for n, a in self._clear_rows.items()}
+        return {name: array[chosen] for name, array in (given or feeds).items()}
 
     def _tied_classes(self, run: Callable[[], Mapping[str, Any]], count: int) -> np.ndarray:
         """bool[rows]: where the two largest scores are as good as equal; none of estimators that give no scores."""
@@ -194,13 +195,12 @@ class SklearnModel(SourceModel):
         if names[:1] != ["label"] or len(names) < 2 or not isinstance(self.outputs[1].dtype, np.dtype):
             return none
         found = run()[names[1]]
-        if isinstance(found, list):  # one for each target
-            return none
-        scores = np.asarray(found, dtype=float)
-        if scores.ndim != 2 or scores.shape[1] < 2:
-            return none
-        best = np.sort(scores, axis=1)[:, -2:]
-        tied: np.ndarray = best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1]))
+        tied = none
+        for each in found if isinstance(found, list) or np.ndim(found) == 3 else [found]:  # one for each target
+            scores = np.asarray(each, dtype=float)
+            if scores.ndim == 2 and scores.shape[1] > 1:
+                best = np.sort(scores, axis=1)[:, -2:]
+                tied = tied | (best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1])))
         return tied
 
     def table(self, feeds: Mapping[str, np.ndarray]) -> Any:

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from onnxtool.conversion.boosting.operator_trace import boosted
 from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.converters.members import logistic_of
 from onnxtool.conversion.sklearn.patches.exact_columns import scaler_steps
 from onnxtool.conversion.sklearn.traced_trees import (
     TableTraceWriter,
@@ -253,7 +254,10 @@ def _linear_classifier(write: TableTraceWriter, model: Estimator, table: TracedT
     if kind.startswith("Logistic") and (count == 1 or model.solver != "liblinear"):
         if getattr(model, "multi_class", "deprecated") not in ("auto", "deprecated"):
             raise UnsupportedError(f"{kind}(multi_class={model.multi_class!r}) has no exact form here")
-        return [label, write.add("Sigmoid", pair) if count == 1 else write.add("Softmax", pair, axis=1)]
+        if count > 1:
+            return [label, write.add("Softmax", pair, axis=1)]
+        chances = logistic_of(write, scores)
+        return [label, write.add("Concat", write.add("Sub", 1.0, chances), chances, axis=1)]
     raise UnsupportedError(f"the chances of {kind} have no exact form here")
 
 

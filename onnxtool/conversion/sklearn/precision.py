@@ -43,16 +43,26 @@ _MISSING = "nodes_missing_value_tracks_true"
 _NUMBERS = ("nodes_values", "target_weights", "class_weights", "base_values")
 
 
-def _copied(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """skl2onnx's way to copy a tree, with thresholds as they are and the chances of all classes in the leaves.
+def _copied(plain: Callable[..., Any], *, isolates: bool) -> Callable[..., Any]:
+    """skl2onnx's way to copy a tree, with thresholds as they are, the chances of all classes in the leaves, and the way
+    of missing values, which it leaves out.
 
-    It rounds the former for classifiers, and of two classes keeps the second's chance alone, over the number of trees:
+    It rounds thresholds for classifiers, and of two classes keeps the second's chance alone, over the number of trees:
     where trees vote evenly, the last digit of that sum decides.
+
+    Args:
+        plain: skl2onnx's own.
+        isolates: for isolation forests, which refuse attributes that their operator does not have.
     """
 
     def copied(attributes: dict[str, Any], classifies: bool, tree: Any, number: int, *more: Any, **options: Any) -> Any:
         start = len(attributes["class_ids"]) if classifies else 0
+        first = len(attributes["nodes_treeids"])
         result = plain(attributes, classifies, tree, number, *more, **options)
+        if (left := getattr(tree, "missing_go_to_left", None)) is not None:
+            attributes[_MISSING][first:] = [int(v) for v in np.asarray(left)]
+        if isolates:
+            return result
         if hasattr(tree, "threshold"):
             wide, values = False, np.where(tree.children_left >= 0, tree.threshold, 0.0)
         else:  # of histogram gradient boosting
@@ -138,11 +148,10 @@ def _applied() -> Iterator[None]:
         trees = import_module("skl2onnx.common.tree_ensemble")
         stack.enter_context(replaced(trees, "sklearn_threshold", lambda threshold, *_: rounded_down(threshold)))
         for name, module in list(sys.modules.items()):
-            # Isolation forests refuse attributes that their operator does not have.
-            taken = name.startswith("skl2onnx.operator_converters") and not name.endswith("isolation_forest")
-            for copy in _COPIES if taken else ():
+            for copy in _COPIES if name.startswith("skl2onnx.operator_converters") else ():
                 if hasattr(module, copy):
-                    stack.enter_context(replaced(module, copy, _copied(getattr(module, copy))))
+                    copied = _copied(getattr(module, copy), isolates=name.endswith("isolation_forest"))
+                    stack.enter_context(replaced(module, copy, copied))
         yield
 
 

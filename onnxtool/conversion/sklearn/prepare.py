@@ -16,6 +16,7 @@ from onnxtool.errors import UnsupportedError
 _WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 
 
+_TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier")
 CLUSTERS = ("KMeans", "MiniBatchKMeans", "BisectingKMeans", "Birch")
 _TWO_GAPS = (
     "a column of text has both the empty text and missing values, for which ONNX has the empty text alone. Replace one "
@@ -61,7 +62,7 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = plain(estimator)
-    changes = (_text_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
+    changes = (_text_imputer, _number_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
     if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -70,6 +71,8 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         if _text_imputer(step):
             step.missing_values = ""
             notes = [_GAP_NOTE]
+        if _number_imputer(step):
+            step.statistics_ = step.statistics_.astype(np.float64)
         if _missing_category(step):
             step.categories_ = [_without_gap(c) for c in step.categories_]
             notes = [_GAP_NOTE]
@@ -117,10 +120,10 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
         if _text_imputer(step) and gap_of(estimator) == "":
             raise UnsupportedError(f"{name}: {_TWO_GAPS}")
         classes = getattr(step, "classes_", None)
-        if isinstance(classes, list) and len({len(c) for c in classes}) > 1:
+        if name == "KNeighborsClassifier" and isinstance(classes, list) and len({len(c) for c in classes}) > 1:
             raise UnsupportedError(
-                f"{name}: its targets have different numbers of classes, which no one output can hold. Convert its "
-                "estimators_ one by one."
+                f"{name}: its targets have different numbers of classes, which no one output can hold. Fit one for "
+                "each, in a MultiOutputClassifier."
             )
         categories = getattr(step, "categories_", None)
         numbers = [np.asarray(c) for c in categories or () if np.asarray(c).dtype == np.float64]
@@ -158,11 +161,13 @@ def plain(estimator: Estimator) -> Any:
 
         return Pipeline([("select", estimator), ("predict", estimator.estimator_)])
     if name == "LinearDiscriminantAnalysis":
-        return _as_logistic(estimator)
+        return estimator  # a projection as a step alone
     if name in ("CCA", "PLSCanonical"):
         return _as_regression(estimator)
     if name == "BaggingClassifier":
         return _as_forest(estimator)
+    if name in _TREES and isinstance(getattr(estimator, "classes_", None), list):
+        return _by_target(estimator)
     if name.startswith("MultiOutput"):
         several: Any = copy.copy(estimator)
         several.estimators_ = [plain(member) for member in several.estimators_]
@@ -258,18 +263,33 @@ def _as_forest(bagging: Estimator) -> Any:
     return forest
 
 
-def _as_logistic(discriminant: Estimator) -> Any:
-    """Linear discriminants are logistic in their scores. skl2onnx 1.20 applies softmax to (-score, score), which for
-    two classes is the logistic function of twice the score.
+def _by_target(several: Estimator) -> Any:
+    """Trees of several labels, as a classifier for each, of which the leaves have that label's chances alone. skl2onnx
+    1.20 gives other chances.
     """
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.multioutput import MultiOutputClassifier
+    from sklearn.tree import DecisionTreeClassifier
+    from sklearn.tree._tree import Tree
 
-    logistic = LogisticRegression()
-    for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
-        if hasattr(discriminant, name):
-            setattr(logistic, name, getattr(discriminant, name))
-    logistic.n_iter_ = np.array([0])
-    return logistic
+    def of_target(model: Any, place: int) -> Any:
+        own: Any = copy.copy(model)
+        own.classes_, own.n_classes_, own.n_outputs_ = model.classes_[place], model.n_classes_[place], 1
+        if hasattr(model, "estimators_"):
+            own.estimators_ = [of_target(member, place) for member in model.estimators_]
+            return own
+        count = int(own.n_classes_)
+        state = model.tree_.__getstate__()
+        values = np.ascontiguousarray(state["values"][:, place : place + 1, :count])
+        own.tree_ = Tree(model.n_features_in_, np.array([count], np.intp), 1)
+        own.tree_.__setstate__({**state, "values": values})
+        return own
+
+    each = MultiOutputClassifier(DecisionTreeClassifier())
+    each.estimators_ = [of_target(several, place) for place in range(several.n_outputs_)]
+    each.classes_, each.n_features_in_ = several.classes_, several.n_features_in_
+    if hasattr(several, "feature_names_in_"):
+        each.feature_names_in_ = several.feature_names_in_
+    return each
 
 
 def _as_regression(squares: Estimator) -> Any:
@@ -289,6 +309,12 @@ def _text_imputer(step: Estimator) -> bool:
     if type(step).__name__ != "SimpleImputer" or isinstance(step.missing_values, str):
         return False
     return any(isinstance(s, str) for s in np.asarray(getattr(step, "statistics_", ()), dtype=object).ravel())
+
+
+def _number_imputer(step: Estimator) -> bool:
+    """Fills gaps with a number of the user's, which scikit-learn keeps as an object."""
+    filling = np.asarray(getattr(step, "statistics_", ()))
+    return filling.dtype == object and all(isinstance(value, (int, float, np.number)) for value in filling.ravel())
 
 
 def _sparse_bins(step: Estimator) -> bool:

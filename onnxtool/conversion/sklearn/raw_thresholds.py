@@ -195,6 +195,10 @@ class _Inverse:
 
     def __init__(self, name: str, columns: ColumnPlaces, source: SourceColumns) -> None:
         self._name, self._columns, self._source = name, columns, source
+        # Several columns may be functions of one column of an input: each number has a row of its own there.
+        known: dict[tuple[str, int], int] = {}
+        pairs = zip(columns.tensors, columns.places.tolist(), strict=True)
+        self._given = np.array([known.setdefault(pair, len(known)) for pair in pairs])
 
     @property
     def is_identity(self) -> bool:
@@ -230,13 +234,15 @@ class _Inverse:
 
     def _values(self, columns: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each of some columns is where the input's column has a number."""
-        order = np.argsort(columns, kind="stable")
-        rows = np.empty(len(columns), np.int64)
-        rows[order] = np.arange(len(columns)) - np.searchsorted(columns[order], columns[order])
+        tensors, places = np.array(self._columns.tensors)[columns], self._columns.places[columns]
+        given = self._given[columns]
+        order = np.argsort(given, kind="stable")
+        rows = np.empty(len(given), np.int64)
+        rows[order] = np.arange(len(given)) - np.searchsorted(given[order], given[order])
         inputs = {n: np.zeros((int(rows.max()) + 1, w)) for n, w in self._source.widths.items()}
         for name, table in inputs.items():
-            mine = np.array([self._columns.tensors[c] == name for c in columns])
-            table[rows[mine], self._columns.places[columns[mine]]] = numbers[mine]
+            mine = tensors == name
+            table[rows[mine], places[mine]] = numbers[mine]
         return self._source.values(self._name, inputs)[rows, columns]
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMULAS = ("PowerTransformer", "QuantileTransformer")
-_SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 # Steps that a file computes with the very numbers of their source, though not of each column by itself.
 _SAME = (
     *("OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "Binarizer", "PolynomialFeatures", "Normalizer"),
-    *("MissingIndicator", "FunctionTransformer", "SimpleImputer", "SplineTransformer", *_SCALERS),
+    *("MissingIndicator", "FunctionTransformer", "SimpleImputer", "SplineTransformer", *SCALERS),
 )
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
@@ -203,7 +203,7 @@ class SourceColumns:
         taken = before.take(places)
         relative, absolute = taken.relative, taken.absolute
         kind = type(step).__name__
-        if kind in _SCALERS:
+        if kind in SCALERS:
             zero, one = np.asarray(_transformed(step, np.array([[0.0], [1.0]]) @ np.ones((1, len(places)))))
             noisy = relative + absolute > 0
             absolute = np.where(noisy, absolute * np.abs(one - zero) + (relative + 2) * np.abs(zero), 0)
@@ -253,7 +253,7 @@ def _places(step: Any) -> NDArray[np.int64] | None:
     kind = type(step).__name__
     if not type(step).__module__.startswith("sklearn."):
         return None
-    if kind in _SCALERS:
+    if kind in SCALERS:
         scale = getattr(step, "scale_", None)
         rising = scale is None or bool((np.asarray(scale) > 0).all() and np.isfinite(scale).all())
         return np.arange(step.n_features_in_) if rising else None

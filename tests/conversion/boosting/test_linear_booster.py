@@ -11,6 +11,7 @@ import pytest
 import onnxtool
 from onnxtool.conversion.boosting.linear_booster import is_linear
 from onnxtool.errors import UnsupportedError
+from onnxtool.runtime.runner import OnnxRunner
 from tests.conversion.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
@@ -77,3 +78,29 @@ def test_so_it_does_in_a_pipeline(tmp_path: Path) -> None:
     scaled = preprocessing.MaxAbsScaler().fit_transform(rows)
     model.set_params(missing=float(np.unique(scaled[:, 0])[1]))
     np.testing.assert_allclose(*answers(steps.fit(rows, TARGET), rows, tmp_path / "out.onnx"), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("booster", ["gbtree", "gblinear"])
+def test_what_is_rounded_to_the_missing_number_is_missing(booster: str, tmp_path: Path) -> None:
+    pytest.importorskip("skl2onnx")
+    rows = np.round(ROWS).astype(np.float64)
+    model = xgboost.XGBRegressor(n_estimators=3, missing=-1.0, booster=booster).fit(rows, TARGET)
+    onnxtool.convert(model, tmp_path / "out.onnx", verify_result=False)
+    beside = np.where(rows == -1, np.nextafter(-1.0, 0.0), rows)
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: beside}).values()
+    np.testing.assert_allclose(found[:, 0], model.predict(beside), rtol=1e-4, atol=1e-5)
+
+
+def test_columns_of_whole_numbers_and_of_booleans(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("skl2onnx")
+    table = pandas.DataFrame({"count": np.arange(60) % 7, "flag": np.arange(60) % 2 == 0})
+    model = xgboost.XGBRegressor(n_estimators=3).fit(table, table["count"] + 3.0 * table["flag"])
+    onnxtool.convert(model, tmp_path / "out.onnx", verify_result=False)
+    rows = np.array([[2.5, 0], [3.5, 1], [0, 1]])
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
+    np.testing.assert_allclose(
+        found[:, 0], model.get_booster().inplace_predict(rows, validate_features=False), rtol=1e-5
+    )

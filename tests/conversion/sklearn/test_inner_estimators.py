@@ -18,14 +18,16 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import (
     BaggingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestRegressor,
     StackingClassifier,
     StackingRegressor,
     VotingClassifier,
+    VotingRegressor,
 )
 from sklearn.impute import KNNImputer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -135,3 +137,31 @@ def test_even_votes_of_bagged_trees_are_decided_by_the_last_digit_of_doubles(tmp
     assert 0.3 + 0.2 + 0.1 < 0.1 + 0.2 + 0.3 and set(model.predict(rows)) == {1}
     (found, _) = run_converted(model, tmp_path, rows)
     assert set(found.tolist()) == {1}
+
+
+@pytest.mark.parametrize("target", [TWO, THREE], ids=["two", "three"])
+def test_lightgbms_own_scores_are_calibrated(target: np.ndarray, tmp_path: Path) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    member = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, min_child_samples=3, sigmoid=2.0)
+    model = CalibratedClassifierCV(member, cv=2).fit(NUMBERS.to_numpy(), target)
+    (_, found) = run_converted(model, tmp_path, NUMBERS.to_numpy())
+    np.testing.assert_allclose(found, model.predict_proba(NUMBERS.to_numpy()), atol=1e-6)
+
+
+def test_links_of_boosters_inside_another(tmp_path: Path) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    members = [
+        ("a", HistGradientBoostingRegressor(max_iter=3, loss="poisson")),
+        ("b", lightgbm.LGBMRegressor(n_estimators=3, verbose=-1, objective="cross_entropy")),
+    ]
+    rows = NUMBERS.to_numpy()
+    model = VotingRegressor(members).fit(rows, (VALUE - VALUE.min()) / np.ptp(VALUE))
+    (found,) = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(found[:, 0], model.predict(rows), atol=1e-6)
+
+
+def test_codes_of_classes(tmp_path: Path) -> None:
+    rows = NUMBERS.to_numpy()
+    model = OutputCodeClassifier(LogisticRegression(), random_state=0).fit(rows, THREE)
+    (found,) = run_converted(model, tmp_path, rows)
+    np.testing.assert_array_equal(found, model.predict(rows))

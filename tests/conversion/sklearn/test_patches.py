@@ -26,6 +26,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassi
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import RegressorChain
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
@@ -53,12 +54,13 @@ from onnxtool.conversion.sklearn.patches import (
     isotonic,
     kernel_features,
     likelihoods,
+    linear_classifiers,
     neighbours,
+    networks,
     numpy_functions,
     one_against_rest,
     quantiles,
     several_targets,
-    sgd_classifier,
     splines,
     stacking,
     support_vectors,
@@ -100,12 +102,6 @@ def lightgbm_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
     return booster.booster_, on_thresholds(places, trees.threshold), predicted
 
 
-def forest_with_gaps() -> tuple[Any, np.ndarray, Any]:
-    target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
-    forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
-    return VotingRegressor(forests).fit(HOLED, target), HOLED, predicted
-
-
 def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:
     rows = np.zeros((len(thresholds), 3), np.float32)
     rows[np.arange(len(rows)), np.asarray(places)] = np.asarray(thresholds).astype(np.float32)
@@ -124,7 +120,6 @@ CASES: dict[Patch[..., object], Case] = {
         FixedThresholdClassifier(LogisticRegression(), threshold=0.05).fit(X, LABEL), X, predicted,
     ),
     exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
-    exact_trees.MISSING: forest_with_gaps,
     exact_columns.IN_DOUBLES: lambda: (Binarizer(threshold=float(X[0, 0])).fit(X), X, transformed),
     chosen_columns.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
     hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),
@@ -142,7 +137,7 @@ CASES: dict[Patch[..., object], Case] = {
     ),
     kernel_features.PATCH: lambda: (RBFSampler(n_components=4, random_state=0).fit(X), X, transformed),
     imputers.PATCH: lambda: (SimpleImputer(add_indicator=True).fit(HOLED), HOLED, transformed),
-    sgd_classifier.PATCH: lambda: (
+    linear_classifiers.PATCH: lambda: (
         SGDClassifier(loss="modified_huber", random_state=0).fit(100 * X, X.argmax(1)), 100 * X, predicted,
     ),
     chosen_columns.ORDER: lambda: (
@@ -155,7 +150,8 @@ CASES: dict[Patch[..., object], Case] = {
     quantiles.PATCH: lambda: (
         QuantileTransformer(n_quantiles=20, output_distribution="normal").fit(X), X[1:-1], transformed,
     ),
-    several_targets.PATCH: lambda: (
+    several_targets.PATCH: lambda: (RegressorChain(LinearRegression()).fit(X, np.stack([Y, Y**2], 1)), X, predicted),
+    networks.PATCH: lambda: (
         MLPClassifier((4,), max_iter=300, random_state=0, tol=1.0).fit(X, np.stack([LABEL, 1 - LABEL], 1)), X,
         lambda model, rows: model.predict_proba(rows),
     ),
@@ -188,6 +184,14 @@ def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytes
         return any(np.allclose(array.reshape(np.shape(expected)), expected, rtol=1e-4, atol=1e-5) for array in alike)
 
     hold_needed(patch, is_right, monkeypatch)
+
+
+def test_missing_values_go_their_way_in_members(tmp_path: Path) -> None:
+    target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
+    forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
+    model = VotingRegressor(forests).fit(HOLED, target)
+    (found,) = run_converted(model, tmp_path, HOLED)
+    np.testing.assert_allclose(found[:, 0], model.predict(HOLED), rtol=1e-5)
 
 
 def test_chances_of_one_class_against_the_rest_are_shares_far_from_all_classes(tmp_path: Path) -> None:

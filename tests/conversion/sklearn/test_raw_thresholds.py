@@ -14,7 +14,7 @@ from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     Binarizer,
     KBinsDiscretizer,
@@ -174,3 +174,11 @@ def test_lightgbms_border_of_zero_stays_where_it_is(tmp_path: Path) -> None:
     assert (model.booster_.trees_to_dataframe().threshold.abs() < 1e-30).any()
     (found,) = run_converted(make_pipeline(scaled, model), tmp_path, rows)
     np.testing.assert_allclose(found.ravel(), model.predict(scaled.transform(rows)), rtol=1e-6)
+
+
+def test_a_column_that_two_steps_change(tmp_path: Path) -> None:
+    model = make_pipeline(
+        make_union("passthrough", MinMaxScaler(), StandardScaler()), ExtraTreesClassifier(3, random_state=0)
+    )
+    model.fit(X, Y > 0.5)
+    np.testing.assert_allclose(answers(model, tmp_path, X)[1], model.predict_proba(X), atol=1e-6)

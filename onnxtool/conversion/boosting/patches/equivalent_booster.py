@@ -111,10 +111,10 @@ def _without_names(estimator: Estimator) -> Any:
     if not _is_of(estimator, "xgboost"):
         return estimator
     booster = booster_of(estimator)
-    if booster.feature_names is None or booster is estimator:
+    if booster is estimator or (booster.feature_names is None and booster.feature_types is None):
         return estimator
     numbered = booster.copy()
-    numbered.feature_names = None
+    numbered.feature_names = numbered.feature_types = None  # by its type, a feature's thresholds may be left unwritten
     return copy_with(estimator, _Booster=numbered)
 
 

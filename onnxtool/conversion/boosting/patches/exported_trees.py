@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from onnxtool.conversion.boosting.lightgbm_trees import is_written
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
 from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, gives_chances, objective_of
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.patches import Patch, correct
+from onnxtool.conversion.patches import Patch, correct, replaced
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +37,35 @@ def fix_exported_trees(proto: onnx.ModelProto, estimator: Estimator) -> None:
         _exact_base(trees[0], estimator)
 
 
+@contextmanager
+def fixing_steps() -> Iterator[None]:
+    """Inside the block, what skl2onnx writes for each step, and for each estimator inside another, is fixed."""
+    topology = import_module("skl2onnx.common._topology").Topology
+    plain = topology.call_converter
+
+    def call_converter(self: Any, operator: Any, container: Any, *more: Any, **options: Any) -> None:
+        start, estimator = len(container.nodes), operator.raw_operator
+        plain(self, operator, container, *more, **options)
+        if estimator is None or all(node.op_type not in _TREES for node in container.nodes[start:]):
+            return
+        from onnx import helper
+
+        outputs = [helper.make_tensor_value_info(output.full_name, 1, None) for output in operator.outputs]
+        proto = helper.make_model(helper.make_graph(container.nodes[start:], "step", [], outputs))
+        asked = hasattr(estimator, "predict_proba") and _package(estimator) == "lightgbm"
+        if asked and container.get_options(estimator, {"raw_scores": False})["raw_scores"]:
+            for node in [n for n in proto.graph.node if n.op_type in _TREES]:
+                _set(node, "post_transform", "NONE")
+                _whole_categories(proto, node, estimator)
+        else:
+            fix_exported_trees(proto, estimator)
+        container.nodes[start:] = proto.graph.node
+        container.initializers.extend(proto.graph.initializer)
+
+    with replaced(topology, "call_converter", call_converter):
+        yield
+
+
 def _package(estimator: Estimator) -> str:
     name = type(estimator).__module__.partition(".")[0]
     return "lightgbm" if name == "onnxmltools" else name
@@ -53,7 +85,7 @@ def _whole_categories(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: E
         return
     width = getattr(estimator, "booster_", estimator).num_feature()
     chosen = np.isin(np.arange(width), columns).reshape(1, -1)
-    x, names = node.input[0], {n: f"{node.input[0]}.{n}" for n in ("size", "floor", "sign", "whole", "category", "is")}
+    x, names = node.input[0], {n: f"{node.output[0]}.{n}" for n in ("size", "floor", "sign", "whole", "category", "is")}
     make = helper.make_node
     nodes = [
         make("Abs", [x], [names["size"]]),
@@ -85,8 +117,7 @@ def _link(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) ->
     elif objective.startswith("regression") and "sqrt" in words:
         _append(proto, "Abs", "Mul")  # the sign times the square
     elif link := LINKS.get(objective.partition(" ")[0]):
-        doubles = proto.graph.output[0].type.tensor_type.elem_type == 11
-        (_append_softplus if link == "Softplus" and doubles else _append)(proto, link)
+        (_append_softplus if link == "Softplus" else _append)(proto, link)
 
 
 def _targets(_proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
@@ -207,7 +238,7 @@ def _append_softplus(proto: onnx.ModelProto, operator: str) -> None:
     del proto.graph.node[-1]
     numbers = {"zero": 0.0, "one": 1.0}
     for word, number in numbers.items():
-        proto.graph.initializer.append(helper.make_tensor(f"{name}.{word}", TensorProto.DOUBLE, [1], [number]))
+        proto.graph.initializer.append(helper.make_tensor(f"{name}.{word}", TensorProto.FLOAT, [1], [number]))
     steps = (
         ("Abs", ["before"], "size"),
         ("Neg", ["size"], "below"),

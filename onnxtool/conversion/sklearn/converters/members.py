@@ -100,11 +100,11 @@ def sides_of_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.eye(count)[list(first)], np.eye(count)[list(second)]
 
 
-def logistic_of(write: NodeWriter, scores: str) -> str:
+def logistic_of(write: Any, scores: str) -> str:
     """1 / (1 + exp(-scores)) in doubles, right down to 1e-300, too."""
     small = write.add("Exp", write.add("Neg", write.add("Abs", scores)))
     above = write.add("Where", write.add("Less", scores, 0.0), small, 1.0)
-    return write.add("Div", above, write.add("Add", small, 1.0))
+    return str(write.add("Div", above, write.add("Add", small, 1.0)))
 
 
 def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], targets: int = 1) -> str:

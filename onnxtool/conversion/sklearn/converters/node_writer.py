@@ -56,6 +56,16 @@ class NodeWriter:
         kinds = {"DoubleTensorType", "FloatTensorType", "Int64TensorType", "BooleanTensorType"}
         return {type(variable.type).__name__ for variable in self.inputs} <= kinds
 
+    @property
+    def gives_scores(self) -> bool:
+        """Whether a classifier gives its decision function: it was asked for, or there are no probabilities."""
+        return self.asks_scores or not hasattr(self.step, "predict_proba")
+
+    @property
+    def asks_scores(self) -> bool:
+        """Whether another estimator asks a classifier for its decision function."""
+        return bool(self.container.get_options(self.step, {"raw_scores": False})["raw_scores"])
+
     @contextmanager
     def standing_in(
         self, estimator: Estimator, outputs: Sequence[Any] = (), inputs: Sequence[Any] = ()
@@ -139,9 +149,13 @@ class NodeWriter:
 
     def give_labels(self, places: str, classes: Any) -> None:
         """Make labels of the places of classes, [rows], the first output."""
+        self.labels(places, classes, self.outputs[0].full_name)
+
+    def labels(self, places: str, classes: Any, name: str | None = None) -> str:
+        """Labels of the places of classes: texts or int64."""
         texts = np.asarray(classes).dtype.kind in "OU"
         labels = np.asarray(classes) if texts else np.asarray(classes).astype(np.int64)
-        self.add("Gather", labels, places, axis=0, name=self.outputs[0].full_name)
+        return self.add("Gather", labels, places, axis=0, name=name)
 
     def give_most_likely(self, chances: str, classes: Any) -> None:
         """Make chances [rows, classes], and the labels of the largest, a classifier's outputs."""

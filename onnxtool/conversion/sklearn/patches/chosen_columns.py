@@ -8,23 +8,18 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
 from onnxtool.conversion.patches import Patch, replaced
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 
 _KINDS = (
     "GenericUnivariateSelect", "RFE", "RFECV", "SelectFdr", "SelectFpr", "SelectFromModel", "SelectFwe", "SelectKBest",
-    "SelectPercentile", "VarianceThreshold",
+    "SelectPercentile", "SequentialFeatureSelector", "VarianceThreshold",
 )  # fmt: skip
 
 
-def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
-    if list(write.step.get_support(indices=True)) != [0]:
-        original()
-        return
-    write.add("Gather", write.inputs[0].full_name, np.array([0]), axis=1, name=write.outputs[0].full_name)
+def _convert(write: NodeWriter) -> None:
+    write.give(write.add("Gather", write.joined(), write.step.get_support(indices=True), axis=1))
 
 
 def _by_place(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,8 +83,11 @@ def _applied() -> Iterator[None]:
 
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 takes the number of the first column, 0, for no column at all",
-    *(extension(f"sklearn.feature_selection:{kind}", _convert) for kind in _KINDS),
+    "skl2onnx 1.20 takes the number of the first column, 0, for no column at all, and lacks one of them",
+    *(
+        transformer(f"sklearn.feature_selection:{k}", _convert, lambda step: int(step.get_support().sum()))
+        for k in _KINDS
+    ),
 )
 ORDER = Patch(
     "skl2onnx",

@@ -3,8 +3,7 @@
 What comes after may ask on which side of a number a row is, and a row of the training data may be that very number: a
 tree's threshold, the edge of a bin. skl2onnx multiplies by reciprocals, or has operators of float32.
 
-Source: scikit-learn, `sklearn.preprocessing`, `sklearn.decomposition.PCA`; W. Kahan, for log(1 + x)
-and exp(x) - 1.
+Source: scikit-learn, `sklearn.preprocessing`, `sklearn.decomposition.PCA`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension, number_type
 from onnxtool.conversion.sklearn.raw_thresholds import Thresholds
+from onnxtool.conversion.small_numbers import expm1, log1p
 
 _TINY = float(np.finfo(np.float64).eps)
 
@@ -129,9 +129,9 @@ def _powered(write: NodeWriter) -> str:
         result = _power_of_log(write, write.add("Log", value), lambdas)
     else:
         nothing = write.add("Max", value, 0.0)
-        above = _power_of_log(write, _log1p(write, nothing), lambdas)
+        above = _power_of_log(write, log1p(write.add, nothing), lambdas)
         size = write.add("Neg", write.add("Min", value, 0.0))
-        below = write.add("Neg", _power_of_log(write, _log1p(write, size), 2 - lambdas))
+        below = write.add("Neg", _power_of_log(write, log1p(write.add, size), 2 - lambdas))
         result = write.add("Where", write.add("GreaterOrEqual", value, 0.0), above, below)
         result = write.add("Where", write.add("IsNaN", value), value, result)
     if step.standardize:
@@ -144,24 +144,8 @@ def _power_of_log(write: NodeWriter, log: str, lambdas: np.ndarray) -> str:
     """(exp(lambda log) - 1) / lambda, and the logarithm where lambda is zero."""
     zero = np.abs(lambdas) < _TINY
     divisor = np.where(zero, 1.0, lambdas)
-    power = write.add("Div", _expm1(write, write.add("Mul", log, divisor)), divisor)
+    power = write.add("Div", expm1(write.add, write.add("Mul", log, divisor)), divisor)
     return power if not zero.any() else write.add("Where", zero, log, power)
-
-
-def _log1p(write: NodeWriter, x: str) -> str:
-    """log(1 + x), without what 1 + x loses of a small x."""
-    sum_ = write.add("Add", x, 1.0)
-    lost = write.add("Equal", sum_, 1.0)
-    scale = write.add("Div", x, write.add("Where", lost, 1.0, write.add("Sub", sum_, 1.0)))
-    return write.add("Where", lost, x, write.add("Mul", write.add("Log", sum_), scale))
-
-
-def _expm1(write: NodeWriter, x: str) -> str:
-    """exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2)) for a small x."""
-    half = write.add("Tanh", write.add("Mul", x, 0.5))
-    small = write.add("Div", write.add("Mul", half, 2.0), write.add("Sub", 1.0, half))
-    large = write.add("Sub", write.add("Exp", x), 1.0)
-    return write.add("Where", write.add("Less", write.add("Abs", x), 0.5), small, large)
 
 
 def _projected(write: NodeWriter) -> str:
@@ -184,7 +168,13 @@ def _registered(kind: str, convert: Callable[[NodeWriter], str]) -> Registration
         else:
             original()
 
-    return extension(kind, converted)
+    return extension(kind, converted, shapes=_typed)
+
+
+def _typed(operator: Any, known: Callable[[Any], None]) -> None:
+    """Doubles of doubles; skl2onnx 1.20 declares floats for what a PowerTransformer gives."""
+    known(operator)
+    operator.outputs[0].type = number_type(operator.inputs[0].type)(operator.outputs[0].type.shape)
 
 
 IN_DOUBLES = converter_patch(

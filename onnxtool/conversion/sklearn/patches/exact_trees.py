@@ -1,9 +1,9 @@
-"""What exporters of trees lose: thresholds in doubles, and where missing values go."""
+"""What exporters of trees lose of thresholds in doubles."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -14,8 +14,6 @@ from onnxtool.conversion.patches import Patch, replaced
 
 _ZERO = np.float64(np.float32(-1e-35))
 _ENDLESS = 1e300
-# skl2onnx 1.20 copies trees by this function, which it imports by name into several modules.
-_COPY = "add_tree_to_attribute_pairs"
 
 
 def rounded_down(threshold: float) -> float:
@@ -37,14 +35,6 @@ def _rounding_down(module: str) -> AbstractContextManager[object]:
         return nullcontext()
     container = import_module(module).ModelComponentContainer
     return replaced(container, "add_node", _with_thresholds(container.add_node))
-
-
-def _missing_values() -> AbstractContextManager[object]:
-    stack = ExitStack()
-    for name, module in list(sys.modules.items()):
-        if name.startswith("skl2onnx.") and hasattr(module, _COPY):
-            stack.enter_context(replaced(module, _COPY, _with_missing(getattr(module, _COPY))))
-    return stack
 
 
 def _with_thresholds(plain: Any) -> Any:
@@ -71,27 +61,9 @@ def of_lightgbm(threshold: float) -> float:
     return float(np.nextafter(_ZERO, -np.inf)) if threshold == _ZERO else float(threshold)
 
 
-def _with_missing(plain: Any) -> Any:
-    def add_tree(attributes: Any, is_classifier: Any, tree: Any, *rest: Any, **options: Any) -> Any:
-        start = len(attributes["nodes_treeids"])
-        result = plain(attributes, is_classifier, tree, *rest, **options)
-        left = getattr(tree, "missing_go_to_left", None)
-        if left is not None:
-            attributes["nodes_missing_value_tracks_true"][start:] = [int(v) for v in np.asarray(left)]
-        return result
-
-    return add_tree
-
-
 LIGHTGBM = Patch(
     "onnxmltools",
     "1.17",
     "onnxmltools 1.16 rounds the thresholds of LightGBM to the nearest float32",
     partial(_rounding_down, "onnxmltools.convert.common._container"),
-)
-MISSING = Patch(
-    "skl2onnx",
-    "1.21",
-    "skl2onnx 1.20 leaves out which way missing values go in trees that were fitted with some",
-    _missing_values,
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.distances import METRICS, distances, inverse_distances
+from onnxtool.conversion.sklearn.converters.distances import distances, inverse_distances
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
@@ -23,23 +23,25 @@ from onnxtool.errors import UnsupportedError
 _SQUARED = ("euclidean", "l2")  # scikit-learn ranks these before it takes the root
 
 
-def _convert_classifier(write: NodeWriter, original: Callable[[], None]) -> None:
+def _convert_classifier(write: NodeWriter, _original: Callable[[], None]) -> None:
     model = write.step
-    if _left_to_skl2onnx(model) or (isinstance(model.classes_, list) and model.weights == "uniform"):
-        original()
+    several = isinstance(model.classes_, list)
+    classes = model.classes_ if several else [model.classes_]
+    places = np.asarray(model._y).reshape(len(model._y), -1)
+    chances = _mean(write, np.hstack([np.eye(len(own))[places[:, i]] for i, own in enumerate(classes)]))
+    if not several:
+        write.give_most_likely(chances, model.classes_)
         return
-    if isinstance(model.classes_, list):
-        raise UnsupportedError("KNeighborsClassifier: weights='distance' with several targets has no ONNX form here.")
-    classes = np.eye(len(model.classes_))[np.asarray(model._y).reshape(-1)]
-    write.give_most_likely(_mean(write, classes), model.classes_)
+    parts = write.split(chances, [len(own) for own in classes])
+    likeliest = (write.add("ArgMax", part, axis=1, keepdims=1) for part in parts)
+    labels = [write.labels(place, own) for place, own in zip(likeliest, classes, strict=True)]
+    write.add("Concat", *labels, axis=1, name=write.outputs[0].full_name)
+    each = [write.add("Unsqueeze", part, np.array([0])) for part in parts]
+    write.give(write.add("Concat", *each, axis=0), write.outputs[1])
 
 
-def _convert_regressor(write: NodeWriter, original: Callable[[], None]) -> None:
-    model = write.step
-    if _left_to_skl2onnx(model):
-        original()
-        return
-    targets = np.asarray(model._y, np.float64).reshape(len(model._y), -1)
+def _convert_regressor(write: NodeWriter, _original: Callable[[], None]) -> None:
+    targets = np.asarray(write.step._y, np.float64).reshape(len(write.step._y), -1)
     write.give(_mean(write, targets))
 
 
@@ -49,17 +51,13 @@ def _metric(model: Any) -> tuple[str, float]:
     return ("euclidean" if name == "minkowski" and power == 2 else name), power
 
 
-def _left_to_skl2onnx(model: Any) -> bool:
-    weighted = (model.effective_metric_params_ or {}).get("w") is not None
-    other = weighted or _metric(model)[0] not in METRICS
-    return model.weights not in ("uniform", "distance") or (model.weights == "uniform" and other)
-
-
 def _ranked(write: NodeWriter) -> tuple[str, str]:
     """Distances [rows, fitted rows], squared for those of `_SQUARED`; and the metric."""
     from scipy.sparse import issparse
 
     model = write.step
+    if model.weights not in ("uniform", "distance"):
+        raise UnsupportedError(f"{type(model).__name__}: weights of one's own have no ONNX form here.")
     if (model.effective_metric_params_ or {}).get("w") is not None:
         raise UnsupportedError(f"{type(model).__name__}: weighted features have no ONNX form here.")
     fitted = np.asarray(model._fit_X.toarray() if issparse(model._fit_X) else model._fit_X, np.float64)
@@ -90,8 +88,6 @@ def _weights(write: NodeWriter, near: str, metric: str) -> str:
 def _sum_within(write: NodeWriter, targets: np.ndarray) -> tuple[str, str]:
     """Sums of weighted targets [fitted rows, targets], and of the weights, of the fitted rows within the radius."""
     model = write.step
-    if model.weights not in ("uniform", "distance"):
-        raise UnsupportedError(f"{type(model).__name__}: weights of one's own have no ONNX form here.")
     ranked, metric = _ranked(write)
     within = write.add("LessOrEqual", ranked, float(model.radius) ** (2 if metric in _SQUARED else 1))
     counted = 1.0 if model.weights == "uniform" else _weights(write, ranked, metric)

@@ -11,7 +11,7 @@ from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 from onnxtool.conversion.sklearn.missing_zeros import missing_zeros
-from onnxtool.conversion.small_numbers import expm1
+from onnxtool.conversion.small_numbers import expm1, log1p
 from onnxtool.errors import UnsupportedError
 
 # Those that are one operator; all have a kernel for doubles.
@@ -33,7 +33,7 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         np.square: lambda: write.add("Mul", value, value),
         np.expm1: lambda: expm1(write.add, value),
         np.exp2: lambda: write.add("Pow", 2.0, value),
-        np.log1p: lambda: _log1p(write, value),
+        np.log1p: lambda: log1p(write.add, value),
         np.log2: lambda: _scaled_logarithm(write, value, np.log(2)),
         np.log10: lambda: _scaled_logarithm(write, value, np.log(10)),
         np.cbrt: lambda: _cube_root(write, value),
@@ -47,11 +47,6 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         return further[function]() if function in further else None
     except TypeError:  # what cannot be looked up is none of NumPy's
         return None
-
-
-def _log1p(write: NodeWriter, value: str) -> str:
-    """In doubles log(1 + x) is right to 1e-16 of 1, which float32 does not show unless x is as small as that."""
-    return write.add("Log", write.add("Add", value, 1.0))
 
 
 def _scaled_logarithm(write: NodeWriter, value: str, by: float) -> str:

@@ -1,4 +1,4 @@
-"""One classifier for each class, or for each pair of classes: scores choose the label.
+"""One classifier for each class, for each pair of classes, or for each bit of a code: scores choose the label.
 
 Of chances, those of one class and another may both be one. Source: scikit-learn, `sklearn.multiclass`.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.members import classified, logistic_of, score_columns, scores_of_pairs
+from onnxtool.conversion.sklearn.converters.members import classified, score_columns, scores_of_pairs
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension
 
 
 def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
@@ -36,15 +36,16 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     write.give(scores, write.outputs[1])
 
 
-def _columns(write: NodeWriter, method: str) -> str:
+def _columns(write: NodeWriter, *methods: str) -> str:
     """[rows, members]: each one's score of its class; some members give another against it."""
-    last, columns = np.array([-1]), []
+    columns = []
     for member in write.step.estimators_:
-        # The runtime's chances are float32: those of rows far from all classes would be 0.
-        logistic = method == "predict_proba" and type(member).__name__ == "LogisticRegression"
-        scores = score_columns(write, member, ("decision_function" if logistic else method,))
-        column = write.add("Gather", scores, last, axis=1)
-        columns.append(logistic_of(write, column) if logistic else column)
+        if type(member).__name__ == "_ConstantPredictor":  # of a class that all rows had, or none
+            rows = write.add("Slice", write.add("Shape", write.inputs[0].full_name), np.array([0]), np.array([1]))
+            shape = write.add("Concat", rows, np.array([1]), axis=0)
+            columns.append(write.add("Expand", np.full((1, 1), float(member.y_[0])), shape))
+        else:
+            columns.append(write.add("Gather", score_columns(write, member, methods), np.array([-1]), axis=1))
     return write.columns(columns)
 
 
@@ -58,9 +59,21 @@ def _convert_pairs(write: NodeWriter, _original: Callable[[], None]) -> None:
     write.give_most_likely(scores_of_pairs(write, write.columns(labels), write.columns(sums), len(classes)), classes)
 
 
+def _convert_codes(write: NodeWriter) -> None:
+    """The class whose code is nearest to what the members say."""
+    model = write.step
+    codes = np.asarray(model.code_book_, np.float64)
+    # As scikit-learn has it, without the squares of what they say: codes may be equally near.
+    products = write.add("MatMul", _columns(write, "decision_function", "predict_proba"), -2 * codes.T)
+    apart = write.add("Add", products, (codes**2).sum(axis=1)[None])
+    write.give_labels(write.add("ArgMin", apart, axis=1, keepdims=0), model.classes_)
+    write.give(write.add("Neg", apart), write.outputs[1])
+
+
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 chooses by chances, and takes the scores of linear machines for one column, and pairs have no texts",
     extension("sklearn.multiclass:OneVsRestClassifier", _convert),
     extension("sklearn.multiclass:OneVsOneClassifier", _convert_pairs),
+    classifier("sklearn.multiclass:OutputCodeClassifier", _convert_codes),
 )

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.sklearn import patches
 from onnxtool.conversion.sklearn.converters.register import ConverterPatch
-from onnxtool.conversion.sklearn.patches import chosen_columns, exact_trees, inner_estimators
+from onnxtool.conversion.sklearn.patches import chosen_columns, inner_estimators
 from onnxtool.conversion.sklearn.prepare import CLUSTERS
 
 # What a step is taken apart into, or stands for.
@@ -38,6 +38,5 @@ def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
     return [
         *(patch for patch in _converters() if not parts.isdisjoint(patch.kinds)),
         chosen_columns.ORDER,
-        exact_trees.MISSING,
         inner_estimators.PATCH,
     ]

@@ -1,11 +1,10 @@
-"""Several targets: chains of estimators of which each sees what those before it predict, and networks of two labels.
+"""Chains of estimators, one for each target, of which each sees what those before it predict.
 
 Source: scikit-learn, `sklearn.multioutput._BaseChain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, No
 from onnxtool.conversion.sklearn.converters.register import (
     classifier,
     converter_patch,
-    extension,
     number_type,
     transformer,
 )
@@ -68,24 +66,9 @@ def _ordered(write: NodeWriter, columns: list[str]) -> str:
     return write.add("Concat", *(columns[order.index(i)] for i in range(len(columns))), axis=1)
 
 
-def _convert_network(write: NodeWriter, original: Callable[[], None]) -> None:
-    network = write.step
-    if network.n_outputs_ != 2 or not network._label_binarizer.y_type_.startswith("multilabel"):
-        original()
-        return
-    label, chances = write.outputs
-    found, both = write.variable("found", type(label.type)()), write.variable("both", type(chances.type)())
-    with write.standing_in(network, [found, both]):
-        original()
-    write.give(found.full_name, label)
-    write.give(write.add("Gather", write.cast(both.full_name, DOUBLE), np.array([2, 3]), axis=1), chances)
-
-
 PATCH = converter_patch(
-    "1.21",
-    "skl2onnx 1.20 has no converter for chains, takes two labels of a network for two classes, and adds the chances "
-    "against each",
+    "",
+    "skl2onnx 1.20 has no converter for them",
     transformer("sklearn.multioutput:RegressorChain", _convert_regressors, lambda chain: len(chain.estimators_)),
     classifier("sklearn.multioutput:ClassifierChain", _convert_classifiers),
-    extension("sklearn.neural_network:MLPClassifier", _convert_network),
 )

@@ -71,8 +71,7 @@ def _convert_classifier(write: NodeWriter, _original: Callable[[], None]) -> Non
         lost = write.add("MatMul", write.add("Sub", 1.0, won), second)
         votes = write.add("Add", write.add("MatMul", won, first), lost)
     write.give_labels(write.add("ArgMax", votes, axis=1, keepdims=0), model.classes_)
-    raw = write.container.get_options(model, {"raw_scores": False})["raw_scores"]
-    write.give(scores if raw or not len(model.probA_) else _chances(write, decisions), write.outputs[1])
+    write.give(scores if write.gives_scores else _chances(write, decisions), write.outputs[1])
 
 
 def _weights_of_pairs(coefficients: np.ndarray, classes: np.ndarray) -> np.ndarray:

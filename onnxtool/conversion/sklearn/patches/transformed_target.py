@@ -8,8 +8,13 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import predicted
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.patches.exact_columns import scaler_steps
+from onnxtool.conversion.sklearn.patches.isotonic import on_lines
 from onnxtool.conversion.sklearn.patches.numpy_functions import written
+from onnxtool.conversion.sklearn.source_columns import SCALERS
 from onnxtool.errors import UnsupportedError
+
+_INVERSES = {"Add": "Sub", "Sub": "Add", "Mul": "Div", "Div": "Mul"}
 
 
 def _convert(write: NodeWriter) -> None:
@@ -35,14 +40,41 @@ def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
             what = getattr(transformer.inverse_func, "__name__", repr(transformer.inverse_func))
             raise UnsupportedError(f"TransformedTargetRegressor: its inverse_func {what!r} has no ONNX form here.")
         return found
-    if name == "StandardScaler":
-        scale = np.ones(1) if transformer.scale_ is None else transformer.scale_
-        mean = np.zeros(1) if transformer.mean_ is None else transformer.mean_
-        return write.add("Add", write.add("Mul", value, np.float64(scale)), np.float64(mean))
-    if name == "MinMaxScaler":
-        shifted = write.add("Sub", value, np.float64(transformer.min_))
-        return write.add("Div", shifted, np.float64(transformer.scale_))
+    if name == "Pipeline":
+        for _, step in reversed(transformer.steps):
+            value = _back(write, step, value)
+        return value
+    if name == "PowerTransformer":
+        value = _back(write, transformer._scaler, value) if transformer.standardize else value
+        return _powered_back(write, transformer, value)
+    if name == "QuantileTransformer" and transformer.output_distribution == "uniform":
+        columns = [
+            on_lines(write, write.add("Gather", value, np.array([place]), axis=1), transformer.references_, quantiles)
+            for place, quantiles in enumerate(np.asarray(transformer.quantiles_, np.float64).T)
+        ]
+        return write.columns(columns)
+    if name in SCALERS:
+        for kind, numbers in reversed(scaler_steps(transformer)):
+            value = write.add(_INVERSES[kind], value, numbers)
+        return value
     raise UnsupportedError(f"TransformedTargetRegressor: its transformer {name} has no ONNX form here.")
+
+
+def _powered_back(write: NodeWriter, transformer: Estimator, value: str) -> str:
+    """The numbers whose powers, less one and over the exponent, are a value; exponentials where an exponent is zero."""
+    lambdas = np.asarray(transformer.lambdas_, np.float64)
+    if transformer.method == "box-cox":
+        return _root(write, value, lambdas)
+    above = write.add("Sub", _root(write, value, lambdas), 1.0)
+    below = write.add("Sub", 1.0, _root(write, write.add("Neg", value), 2 - lambdas))
+    return write.add("Where", write.add("GreaterOrEqual", value, 0.0), above, below)
+
+
+def _root(write: NodeWriter, value: str, exponents: np.ndarray) -> str:
+    zero = np.abs(exponents) < np.spacing(1.0)
+    some = np.where(zero, 1.0, exponents)
+    power = write.add("Pow", write.add("Add", write.add("Mul", value, some), 1.0), 1 / some)
+    return write.add("Where", zero, write.add("Exp", value), power) if zero.any() else power
 
 
 PATCH = converter_patch(

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("skl2onnx")
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, RegressorChain
-from sklearn.neural_network import MLPClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from onnxtool.errors import UnsupportedError
@@ -55,8 +59,39 @@ def test_several_labels_of_a_network(count: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(labels, network.predict(X))
 
 
-def test_targets_with_different_numbers_of_classes_are_refused(tmp_path: Path) -> None:
-    targets = np.stack([LABELS[:, 0], np.digitize(X[:, 1], [-0.5, 0.5])], 1)
-    model = MultiOutputClassifier(LogisticRegression()).fit(X, targets)
+UNEVEN = np.stack([LABELS[:, 0], np.digitize(X[:, 1], [-0.5, 0.5])], 1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [MultiOutputClassifier(LogisticRegression()), RandomForestClassifier(3, random_state=0), DecisionTreeClassifier()],
+    ids=lambda model: type(model).__name__,
+)
+def test_targets_with_different_numbers_of_classes(model: Any, tmp_path: Path) -> None:
+    model.fit(X, UNEVEN)
+    labels, chances = run_converted(model, tmp_path, X.astype(np.float64), prove=True)
+    np.testing.assert_array_equal(labels, model.predict(X))
+    for found, expected in zip(chances, model.predict_proba(X), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_neighbours_of_targets_with_different_numbers_of_classes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="different numbers of classes"):
-        run_converted(model, tmp_path, X, prove=True)
+        run_converted(KNeighborsClassifier().fit(X, UNEVEN), tmp_path, X)
+
+
+def test_several_labels_of_a_linear_classifier(tmp_path: Path) -> None:
+    model = RidgeClassifier().fit(X, LABELS)
+    labels, scores = run_converted(model, tmp_path, X.astype(np.float64))
+    np.testing.assert_array_equal(labels, model.predict(X))
+    np.testing.assert_allclose(scores, model.decision_function(X), atol=1e-6)
+
+
+def test_several_numbers_of_a_network(tmp_path: Path) -> None:
+    network = make_pipeline(
+        StandardScaler(), MLPRegressor(hidden_layer_sizes=(4,), max_iter=30, random_state=0, tol=1e9)
+    )
+    rows = X.astype(np.float64)
+    network.fit(rows, NUMBERS)
+    (found,) = run_converted(network, tmp_path, rows)
+    np.testing.assert_allclose(found, network.predict(rows), rtol=1e-9)

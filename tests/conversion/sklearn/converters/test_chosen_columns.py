@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("skl2onnx")
 from sklearn.compose import make_column_transformer
+from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
@@ -44,3 +46,10 @@ def test_trees_behind_turned_columns(tmp_path: Path) -> None:
     model.fit(X, X[:, 0] ** 2)
     (found,) = run_converted(model, tmp_path, X, prove=True)
     np.testing.assert_array_equal(found.ravel(), model.predict(X).astype(np.float32))
+
+
+def test_columns_that_were_chosen_one_after_another(tmp_path: Path) -> None:
+    target = X[:, 2] - X[:, 0]
+    model = SequentialFeatureSelector(Ridge(), n_features_to_select=2, cv=2).fit(X, target)
+    (found,) = run_converted(model, tmp_path, X)
+    np.testing.assert_array_equal(found, X[:, [0, 2]])

@@ -90,3 +90,9 @@ def test_random_fillings_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(UnsupportedError, match="draws at random"):
         onnxtool.convert(imputer, tmp_path / "out.onnx")
+
+
+def test_a_number_of_the_users_and_where_it_stands(tmp_path: Path) -> None:
+    model = impute.SimpleImputer(strategy="constant", fill_value=-1, add_indicator=True).fit(HOLED)
+    (found,) = run_converted(model, tmp_path, HOLED)
+    np.testing.assert_array_equal(found, model.transform(HOLED))

@@ -18,6 +18,7 @@ from sklearn.neighbors import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
+from onnxtool.conversion.convert import open_source
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.errors import InputError, UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
@@ -115,3 +116,25 @@ def test_a_row_without_a_neighbour(tmp_path: Path) -> None:
     whole = RadiusNeighborsRegressor(1.0).fit([[0.0], [1.0], [5.0]], [0, 1, 2])  # its targets are integers
     (found,) = run_converted(whole, tmp_path, rows, prove=True)
     assert found.ravel().tolist() == [0.5, float(np.iinfo(np.int64).min)]
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_several_labels(weights: str, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows, names = generator.normal(size=(60, 3)), np.array(["a", "b"])
+    targets = names[(rows[:, :2] > 0).astype(int)]
+    model = KNeighborsClassifier(3, weights=weights).fit(rows, targets)
+    apart = generator.normal(size=(20, 3))
+    labels, chances = run_converted(model, tmp_path, apart, prove=True)
+    np.testing.assert_array_equal(labels, model.predict(apart))
+    np.testing.assert_allclose(chances, model.predict_proba(apart), atol=1e-12)
+
+
+def test_rows_that_all_tie_are_left_to_clear_ones() -> None:
+    fitted = np.array([[0.0], [1.0], [2.0], [5.0]])
+    model = KNeighborsClassifier(1).fit(fitted, [0, 1, 0, 1])
+    source = open_source(model)
+    clear, tied = {"X": np.array([[0.1], [4.9]])}, {"X": np.array([[0.5], [1.5], [0.5]])}
+    np.testing.assert_array_equal(source.drop_tied_rows(tied)["X"], tied["X"])
+    source.drop_tied_rows(clear)
+    np.testing.assert_array_equal(source.drop_tied_rows(tied)["X"], [[0.1], [4.9], [0.1]])

@@ -17,7 +17,14 @@ pytest.importorskip("skl2onnx")
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 ROWS = np.random.default_rng(0).standard_normal((200, 3)).astype(np.float32)
 TARGET = np.exp(0.5 * ROWS[:, 0].astype(np.float64) + ROWS[:, 1] + 2)
@@ -33,6 +40,10 @@ TARGET = np.exp(0.5 * ROWS[:, 0].astype(np.float64) + ROWS[:, 1] + 2)
         {"func": np.sqrt, "inverse_func": np.square},
         {"transformer": StandardScaler()},
         {"transformer": MinMaxScaler((1, 3))},
+        {"transformer": make_pipeline(RobustScaler(), MaxAbsScaler())},
+        {"transformer": PowerTransformer()},
+        {"transformer": PowerTransformer("box-cox", standardize=False)},
+        {"transformer": QuantileTransformer(n_quantiles=20)},
     ],
 )
 def test_the_target_is_what_scikit_learn_gives(options: dict[str, Any], tmp_path: Path) -> None:
@@ -47,7 +58,7 @@ def test_the_target_is_what_scikit_learn_gives(options: dict[str, Any], tmp_path
     ("options", "named"),
     [
         ({"func": np.arcsinh, "inverse_func": np.sinh}, "'sinh'"),
-        ({"transformer": PowerTransformer()}, "PowerTransformer"),
+        ({"transformer": QuantileTransformer(n_quantiles=20, output_distribution="normal")}, "QuantileTransformer"),
     ],
 )
 def test_what_has_no_form_is_named(options: dict[str, Any], named: str, tmp_path: Path) -> None:
