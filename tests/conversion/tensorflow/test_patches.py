@@ -127,6 +127,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["ResizeNearestNeighbor"]: lambda folder: agrees(lambda x: resized(x, "nearest", 41), SIGNS, folder),
     PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS, folder),
     PATCHES["ScatterNd"]: lambda folder: agrees(lambda x: tf.scatter_nd([[1], [1]], x, [3, 4]), INTEGERS, folder),
+    PATCHES["SegmentMean"]: lambda folder: agrees(
+        lambda x: tf.math.segment_mean(x, tf.constant([0, 2])), SIGNS.repeat(2, 0), folder
+    ),
+    PATCHES["TopKV2"]: lambda folder: agrees(lambda x: tf.sort(x, 1) - 2**24, LARGE, folder),
     PATCHES["SegmentMax"]: lambda folder: by_segment("segment_max", folder, (0, 2)),
     PATCHES["SegmentMin"]: lambda folder: by_segment("segment_min", folder, (0, 2)),
     PATCHES["UnsortedSegmentMax"]: lambda folder: by_segment("unsorted_segment_max", folder, (-1, 2)),
