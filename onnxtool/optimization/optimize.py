@@ -44,7 +44,7 @@ from onnxtool.runtime.timing.timing import measure_ratio, timing_feeds
 from onnxtool.runtime.worker.apart import try_in_child
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
-_CERTIFYING = 3.0  # seconds of this thread, beside as many as were needed up to then
+_CERTIFYING = 3.0  # seconds of this thread, and where that is not enough as many more as were needed up to then
 
 
 @options_as_keywords(OptimizeOptions)
@@ -136,8 +136,8 @@ def optimize(
     verdict = _no_gain(attempt, latency, file, output) if as_asked else ""
     comparison = None
     if judgement is not None:
-        seconds = _CERTIFYING + time.thread_time() - began
-        comparison = _certified(judgement, fresh, attempt.model, seconds, copied=bool(verdict))
+        spent = time.thread_time() - began
+        comparison = _certified(judgement, fresh, attempt.model, spent, copied=bool(verdict))
     if not verdict and not asked.allow_unproven:
         _check_tested(file, comparison)
     if verdict:
@@ -174,7 +174,7 @@ def optimize(
 
 
 def _certified(
-    judgement: OptimizationProof, source: Callable[[], ir.Model], model: ir.Model, seconds: float, *, copied: bool
+    judgement: OptimizationProof, source: Callable[[], ir.Model], model: ir.Model, patience: float, *, copied: bool
 ) -> CompareReport | None:
     """The last comparison, with the certificate of what is written; a copy of the source needs none."""
     report = judgement.report
@@ -182,7 +182,8 @@ def _certified(
         return report
     feeds = [p.feeds for p in judgement.probes]
     names = report.a, report.b
-    return replace(report, certificate=certify_models(source(), model, feeds, names=names, seconds=seconds, most=2))
+    found = certify_models(source(), model, feeds, names=names, seconds=_CERTIFYING, patience=patience, most=2)
+    return replace(report, certificate=found)
 
 
 def _check_tested(source: ModelFile, comparison: CompareReport | None) -> None:

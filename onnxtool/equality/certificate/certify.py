@@ -231,6 +231,7 @@ def certify(
     *,
     names: tuple[str, str] = ("A", "B"),
     seconds: float = 30.0,
+    patience: float = 0.0,
     most: int = 6,
     made: Mapping[str, np.ndarray] | None = None,
 ) -> CertificateReport:
@@ -242,6 +243,7 @@ def certify(
         examples: inputs that A takes; their shapes are among the sizes.
         names: how they are called in the report.
         seconds: of this thread's processor time, so that a busy machine decides nothing; no further size is taken then.
+        patience: seconds beyond that for what there is no certificate without.
         most: how many sizes.
         made: what the framework of A computes of its constants by names of values, as of `Constants`.
 
@@ -267,7 +269,7 @@ def certify(
         return done(reason=f"not decided: {_cause(error)}")
     try:
         with np.errstate(all="ignore"):  # ONNX's implementations divide by sizes, of which one may be zero
-            failed = _evaluated(pair, most, time.thread_time() + seconds)
+            failed = _evaluated(pair, most, seconds, patience)
             rounding = []
             if len(pair.points) > 1:
                 # At a size of one, what is summed or normalized is alike and has more partners than its own.
@@ -314,7 +316,7 @@ class _DifferentError(Exception):
         self.found = found
 
 
-def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
+def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
     """Compare at usual sizes, then at those at which something else happens; what kept it from some of them.
 
     Raises:
@@ -322,6 +324,7 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         NotCoveredError: a model cannot be evaluated at a size at which something else happens.
     """
     began, failed = time.thread_time(), ""
+    deadline, enough = began + seconds, began + (1 - _KEPT) * seconds
     used = pair.used
     for sizes in usual_sizes(pair.a, pair.examples, deadline):
         late = time.thread_time() > deadline
@@ -339,7 +342,7 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         used.append(chosen)
     if len(used) < 2:
         return failed
-    looking = time.thread_time() + _LOOKING * (deadline - began)
+    looking = time.thread_time() + _LOOKING * seconds
     nothing: tuple[list[Sizes], list[Sizes], Sizes | None, int] = ([], [], None, 0)
     decided, steps, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking) if used[0] else nothing
     if unlike is not None:
@@ -347,7 +350,7 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         told = f"not shown to be the same real function: the shapes of the outputs differ at {where}"
         raise _DifferentError(reason=told, unlike=pair.shapes(unlike))
     held = [*used]
-    enough = deadline - _KEPT * (deadline - began)
+    deadline += patience
     for sizes in (*decided, *steps):
         if sizes in held:
             continue

@@ -24,6 +24,7 @@ def certify_models(
     *,
     names: tuple[str, str] = ("A", "B"),
     seconds: float = 10.0,
+    patience: float = 0.0,
     most: int = 3,
 ) -> CertificateReport:
     """The certificate of two models in memory; "not tested" with a reason for what is too large or cannot be read.
@@ -34,12 +35,13 @@ def certify_models(
         examples: inputs that A takes.
         names: how they are called in the report.
         seconds: no further size is taken after that.
+        patience: seconds beyond that for what there is no certificate without.
         most: how many sizes.
     """
     if io.weight_bytes(a) + io.weight_bytes(b) > _LARGE:
         return CertificateReport(*names, "not tested", reason=f"more than {_LARGE >> 20} MiB of weights")
     try:
-        return certify(_whole(a), _whole(b), examples, names=names, seconds=seconds, most=most)
+        return certify(_whole(a), _whole(b), examples, names=names, seconds=seconds, patience=patience, most=most)
     except (OnnxToolError, ValueError) as error:
         return CertificateReport(*names, "not tested", reason=str(error).splitlines()[0])
 
