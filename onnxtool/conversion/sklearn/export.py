@@ -20,8 +20,8 @@ from onnxtool.conversion.sklearn import precision
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.missing_zeros import with_missing_zeros
 from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.needed_patches import patches_for
 from onnxtool.conversion.sklearn.patches import exact_columns
-from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless
 from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
 from onnxtool.conversion.sklearn.source_columns import FORMULAS

@@ -22,9 +22,9 @@ _PARTS = {
 
 @cache
 def _converters() -> tuple[ConverterPatch, ...]:
-    """Those of the modules beside this one."""
-    names = [f"{patches.__name__}.{module.name}" for module in iter_modules(patches.__path__)]
-    found = [getattr(import_module(name), "PATCH", None) for name in names if name != __name__]
+    """Those of the modules in `patches`."""
+    modules = iter_modules(patches.__path__, f"{patches.__name__}.")
+    found = [getattr(import_module(module.name), "PATCH", None) for module in modules]
     return tuple(patch for patch in found if isinstance(patch, ConverterPatch))
 
 
