@@ -110,6 +110,8 @@ class _Pair:
         now, grown = time.thread_time(), np.prod([*sizes.values()], dtype=float)
         if now > deadline or grown <= _STEP * self.grown:
             return now <= deadline
+        if self.run.too_large(sizes):  # then a run tells nothing
+            return False
         self.run.of(sizes)
         return self.run.largest <= _MOST_ELEMENTS and now + self.seconds + self.run.total * _ELEMENT <= deadline
 
