@@ -2,8 +2,9 @@
 
     python benchmarks/fuzz_python.py [--seed 0] [--minutes 10] [--keep FOLDER]
 
-Each model goes through check, inspect, run, optimize, compare, edit and quantize in a process of its own. Prints what
-died, hung for four minutes or raised something else than an error of ours, and leaves the file in FOLDER.
+Each model goes through check, inspect, run, optimize, compare, edit and quantize in a process that takes one model
+after the other. Prints what died, hung for four minutes or raised something else than an error of ours, and leaves the
+file in FOLDER.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -28,31 +30,34 @@ from onnx import helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 _SECONDS = 240
-_CHANGES = ("attribute", "type", "dim", "rank", "left out", "dynamic", "constant")
+_MODELS = 100  # that one process takes
+_CHANGES = ("attribute", "type", "dim", "rank", "left out", "dynamic", "constant", "opset", "branch", "function")
 _CHILD = """
 import sys, warnings
 warnings.simplefilter("ignore")
 import onnx, onnxtool
 from onnxtool.errors import OnnxToolError
-path = sys.argv[1]
-inputs = onnx.load(path).graph.input
-steps = {
-    "check": lambda: onnxtool.check(path),
-    "inspect": lambda: onnxtool.inspect(path),
-    "run": lambda: onnxtool.run(path),
-    "optimize": lambda: onnxtool.optimize(path, path + ".optimized.onnx"),
-    "compare": lambda: onnxtool.compare(path, path, effort="quick"),
-    "edit": lambda: inputs and onnxtool.edit(path, path + ".edited.onnx", ["set-shape=%s:0=n" % inputs[0].name]),
-    "quantize": lambda: onnxtool.quantize(path, path + ".quantized.onnx", mode="dynamic"),
-}
-for name, step in steps.items():
-    print("step", name, flush=True)
-    try:
-        step()
-    except OnnxToolError:
-        pass
-    except Exception as error:
-        print("BUG", name, type(error).__name__, str(error)[:200].replace("\\n", " "), flush=True)
+for line in sys.stdin:
+    path = line.strip()
+    inputs = onnx.load(path).graph.input
+    steps = {
+        "check": lambda: onnxtool.check(path),
+        "inspect": lambda: onnxtool.inspect(path),
+        "run": lambda: onnxtool.run(path),
+        "optimize": lambda: onnxtool.optimize(path, path + ".optimized.onnx"),
+        "compare": lambda: onnxtool.compare(path, path, effort="quick"),
+        "edit": lambda: inputs and onnxtool.edit(path, path + ".edited.onnx", ["set-shape=%s:0=n" % inputs[0].name]),
+        "quantize": lambda: onnxtool.quantize(path, path + ".quantized.onnx", mode="dynamic"),
+    }
+    for name, step in steps.items():
+        print("step", name, flush=True)
+        try:
+            step()
+        except OnnxToolError:
+            pass
+        except Exception as error:
+            print("BUG", name, type(error).__name__, str(error)[:200].replace("\\n", " "), flush=True)
+    print("done", flush=True)
 """
 
 
@@ -60,9 +65,7 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
     """A copy with up to two changes that a damaged or hostile file may have."""
     made = copy.deepcopy(model)
     graph = made.graph
-    for kind in rng.choices(
-        ("attribute", "type", "dim", "rank", "left out", "dynamic", "constant"), k=rng.randrange(3)
-    ):
+    for kind in rng.choices(_CHANGES, k=rng.randrange(3)):
         node, value = rng.choice(graph.node), rng.choice(graph.input or graph.output)
         tensor = value.type.tensor_type
         if kind == "attribute" and node.attribute:
@@ -93,22 +96,79 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
             if dtype.kind not in "OUS":
                 graph.initializer.append(numpy_helper.from_array(numbers.astype(dtype), value.name))
                 graph.input.remove(value)
+        elif kind == "opset":
+            made.opset_import[0].version = rng.randrange(7, made.opset_import[0].version + 1)
+        elif kind == "branch":
+            _into_branch(graph)
+        elif kind == "function" and not made.functions:
+            _into_function(made)
     return made
 
 
-def run(path: Path) -> tuple[str, str]:
-    """How the process ended ("0", "-11", "hang"), and what it printed."""
-    with tempfile.TemporaryFile() as out:
-        command = [sys.executable, "-c", _CHILD, str(path)]
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            ended = str(process.wait(_SECONDS))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            ended = "hang"
-        out.seek(0)
-        return ended, out.read().decode(errors="replace")
+def _into_branch(graph: onnx.GraphProto) -> None:
+    """All nodes in both branches of an If whose condition is an input."""
+    taken = helper.make_graph(list(graph.node), "taken", [], [copy.deepcopy(o) for o in graph.output])
+    names = [o.name for o in graph.output]
+    condition = helper.make_tensor_value_info("fuzz_condition", onnx.TensorProto.BOOL, [])
+    made = helper.make_node("If", ["fuzz_condition"], names, then_branch=taken, else_branch=copy.deepcopy(taken))
+    del graph.node[:]
+    graph.node.append(made)
+    graph.input.append(condition)
+
+
+def _into_function(model: onnx.ModelProto) -> None:
+    """All nodes in a function of the model."""
+    graph = model.graph
+    inputs, outputs = ([v.name for v in values] for values in (graph.input, graph.output))
+    imports = [copy.deepcopy(i) for i in model.opset_import]
+    model.functions.append(helper.make_function("fuzz", "F", inputs, outputs, list(graph.node), imports))
+    model.opset_import.append(helper.make_opsetid("fuzz", 1))
+    del graph.node[:]
+    graph.node.append(helper.make_node("F", inputs, outputs, domain="fuzz"))
+
+
+class Child:
+    """A process that takes models one after the other, and is started anew where it died or took many."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._taken = 0
+
+    def run(self, path: Path) -> tuple[str, list[str]]:
+        """How the process ended ("alive", "-11", "hang"), and what it printed."""
+        if self._process is None or self._taken == _MODELS:
+            self.close()
+            command = [sys.executable, "-c", _CHILD]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+            self._taken = 0
+        process, self._taken = self._process, self._taken + 1
+        assert process.stdin is not None and process.stdout is not None
+        hung = threading.Timer(_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+        hung.start()
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        lines = []
+        for line in process.stdout:
+            if line == "done\n":
+                hung.cancel()
+                return "alive", lines
+            lines.append(line.rstrip())
+        self._process = None
+        ended = "hang" if hung.finished.is_set() else str(process.wait())
+        hung.cancel()
+        process.wait()
+        return ended, lines
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
 
 
 def main() -> None:
@@ -120,20 +180,21 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     cases, rng, count = collect_testcases(None), random.Random(asked.seed), Counter[str]()
-    ends = time.monotonic() + 60 * asked.minutes
+    ends, child = time.monotonic() + 60 * asked.minutes, Child()
     while time.monotonic() < ends:
         case = rng.choice(cases)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "m.onnx"
             onnx.save(mutant(case.model, rng), path)
-            ended, printed = run(path)
+            ended, printed = child.run(path)
             count[ended] += 1
-            bugs = [line for line in printed.splitlines() if line.startswith("BUG")]
-            if ended != "0" or bugs:
-                step = [line for line in printed.splitlines() if line.startswith("step")][-1:]
+            bugs = [line for line in printed if line.startswith("BUG")]
+            if ended != "alive" or bugs:
+                step = [line for line in printed if line.startswith("step")][-1:]
                 print(f"{case.name}: ended with {ended}; {bugs or step}", flush=True)
                 asked.keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, asked.keep / f"{asked.seed}_{sum(count.values())}.onnx")
+    child.close()
     print("| models | ended with |\n|---|---|")
     for ended, models in count.most_common():
         print(f"| {models} | {ended} |")

@@ -715,15 +715,15 @@ def exact_constants(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto, m
     wide = {n: x.astype(np.float64) if is_float(x.dtype) else x for n, x in literal.items()}
     values = {n: m.constant("", x) for n, x in literal.items()}
     for step in certificate["steps"]:
-        kind, given, name = step["operator"], dict(step["attributes"]), step["output"]
+        kind, name, given = step["operator"], step["output"], step["attributes"]
         if kind == "Constant":
             array = np.array(given["value"], given["dtype"])
             wide[name], values[name] = array.astype("f8" if is_float(array.dtype) else "i8"), m.constant("", array)
             continue
-        if kind == "Cast" and is_float(np.dtype(helper.tensor_dtype_to_np_dtype(given["to"]))):
-            kind, given = "Identity", {}  # the exact value: what a cast loses is part of the distance
+        floats = kind == "Cast" and is_float(np.dtype(helper.tensor_dtype_to_np_dtype(given["to"])))
+        wider = {"to": onnx.TensorProto.DOUBLE} if floats else given  # what a cast loses is part of the distance
         names = step["inputs"]
-        wide[name] = m.onnx(kind, [wide[n] if n else None for n in names], given).data
+        wide[name] = m.onnx(kind, [wide[n] if n else None for n in names], wider).data
         values[name] = m.apply(kind, [values[n] if n else None for n in names], given)
     held, found, most = constants(b), {}, 0.0
     for item in certificate["constants"]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from onnxtool.model.ir.editing import inline_functions
 from onnxtool.model.ir.queries import attribute, constant_array
 from onnxtool.model.randomness import is_random, random_nodes
 
@@ -58,7 +59,9 @@ def with_fixed_draws(a: ir.Model, b: ir.Model) -> FixedDraws | None:
     """
     if not any(random_nodes(model) for model in (a, b)):
         return None
-    copies = [_prepared(model) for model in (a, b)]
+    copies = [c for c in map(_prepared, (a, b)) if c is not None]
+    if len(copies) < 2:
+        return None
     drawn = [[n for n in copy.graph.all_nodes() if is_random(n)] for copy in copies]
     if not drawn[0] or any(is_random(n) for copy in copies for n in _in_loops(copy.graph)):
         return None
@@ -73,10 +76,10 @@ def with_fixed_draws(a: ir.Model, b: ir.Model) -> FixedDraws | None:
     return FixedDraws(copies[0], copies[1], operators)
 
 
-def _prepared(model: ir.Model) -> ir.Model:
+def _prepared(model: ir.Model) -> ir.Model | None:
     copy = model.clone()
-    if any(is_random(n) for f in copy.functions.values() for n in f.all_nodes()):
-        copy = InlinePass()(copy).model
+    if any(is_random(n) for f in copy.functions.values() for n in f.all_nodes()) and not inline_functions(copy):
+        return None
     RemoveUnusedNodesPass()(copy)
     return copy
 

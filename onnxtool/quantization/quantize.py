@@ -29,6 +29,7 @@ from onnxtool.quantization.targets import Target, find_target
 from onnxtool.quantization.write_result import FirstResult, finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.apart import try_in_child
 from onnxtool.runtime.worker.errors import OutOfTableError
 
 
@@ -72,6 +73,7 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
+    try_in_child(file.path, options, runs=asked.data is None)
     job = open_inputs(file, asked, recipe.optimize, options)
     if job.data is not None and not asked.data_as_is:
         check_samples(job.data)

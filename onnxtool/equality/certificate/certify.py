@@ -27,6 +27,7 @@ from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import (
     SizeRun,
     Sizes,
+    fixed_numbers,
     free_inputs,
     input_shapes,
     reaching_sizes,
@@ -265,7 +266,8 @@ def certify(
     if len(a.graph.node) + len(b.graph.node) > _MOST_NODES:
         return done(reason=f"more than {_MOST_NODES:,} nodes")
     try:
-        constants = Constants(a, made)
+        with np.errstate(all="ignore"):  # in sizes that a run of shapes alone makes up
+            constants = Constants(a, made, fixed_numbers(a))
         pair = _Pair(a, b, examples, constants, find_expressions(constants, b))
     except (NotCoveredError, *_EXHAUSTED) as error:
         return done(reason=f"not decided: {_cause(error)}")

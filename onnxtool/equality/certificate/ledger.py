@@ -83,13 +83,19 @@ class Constants:
     Args:
         model: with the data of its weights.
         made: what the framework of the model computes of its constants, by the names of values, where that is known.
+        fixed: integers that the model computes from sizes and that are the same at all of them, by names of values.
 
     Attributes:
         nodes: those with constant inputs alone, and those that are added: weights with the steps after them taken in.
         known: the numbers by name.
     """
 
-    def __init__(self, model: onnx.ModelProto, made: Mapping[str, Array] | None = None) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        made: Mapping[str, Array] | None = None,
+        fixed: Mapping[str, Array] | None = None,
+    ) -> None:
         self.model, self._made = model, made or {}
         self.literal = constants_of(model)
         self.known = {name: _literal(a) for name, a in self.literal.items()}
@@ -100,7 +106,10 @@ class Constants:
         for node in model.graph.node:
             if node.op_type in ("Constant", "If", "Loop", "Scan") or node.domain != "" or len(node.output) != 1:
                 continue
-            if node.op_type == "Shape" and node.input[0] in self.known:
+            number = (fixed or {}).get(node.output[0])
+            if number is not None and not all(n in self.known for n in node.input if n):
+                self._write(node.output[0], number)
+            elif node.op_type == "Shape" and node.input[0] in self.known:
                 shape, ends = self.known[node.input[0]].shape, {a.name: a.i for a in node.attribute}
                 self._write(node.output[0], np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64))
             elif node.op_type == "CastLike":  # of a constant, to the type of what it is added to
@@ -153,11 +162,12 @@ class Constants:
         needed = set(names)
         nodes = []
         for node in reversed(self.model.graph.node):
-            if needed & set(node.output):
+            if needed & (set(node.output) - self._written):
                 nodes.append(node)
                 needed |= set(node.input)
-        cut = cut_model(self.model, [o for n in nodes for o in n.output], {}, names)
-        return OnnxRunner.open(cut, EXACT).run({})
+        written = {n: self.literal[n] for n in sorted(needed & self._written)}
+        cut = cut_model(self.model, [o for n in nodes for o in n.output], written, names)
+        return OnnxRunner.open(cut, EXACT).run(written)
 
     def _add(self, node: onnx.NodeProto) -> bool:
         """Work a node out where all it reads is known."""
@@ -421,9 +431,9 @@ def _nearest(
         for number, stepwise in zip(*(orders(x, constant) for x in _both(known[candidate])), strict=True):
             if factors:
                 for factor in factors:
-                    by = float(known[factor].number.reshape(()))
+                    by, rounded = (float(x.reshape(())) for x in _both(known[factor]))
                     if np.isfinite((by, number[at])).all() and abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
-                        ulps = _distance(flat, number * by, (number * by).astype(kind).astype(np.float64), kind)
+                        ulps = _distance(flat, number * by, (stepwise * rounded).astype(kind).astype(np.float64), kind)
                         if ulps is not None:
                             return RoundedConstant(name, candidate, factor, ulps)
             elif abs(number[at] - flat[at]) <= abs(flat[at]) * 1e-3:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,36 @@ def usual_sizes(
             yield sizes
     for sizes in ([] if len(taken) > 1 else taken or known)[:1]:
         yield sizes  # of none that it takes the reason is told
+
+
+def fixed_numbers(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Few integers that a model computes from its sizes and that are the same at two of them, by name of the value.
+
+    So it takes a fixed dim from a shape, such as the width of a head.
+    """
+    found: list[dict[str, np.ndarray]] = []
+
+    def keep(node: onnx.NodeProto, name: str, value: Item) -> None:
+        known = (value.data if value.exact else value.number) if isinstance(value, Value) else None
+        if node.op_type != "Constant" and known is not None and known.dtype.kind in "iu" and known.size <= _SHORT:
+            found[-1][name] = known
+
+    run = Interpreter(model, Shapes(), see=keep)
+    for sizes in itertools.islice(usual_sizes(model, ()), 2):
+        found.append({})
+        with suppress(NotCoveredError):
+            run.run(_sized(model, sizes))
+    first, second = found if len(found) == 2 else ({}, {})
+    return {n: number for n, number in first.items() if n in second and np.array_equal(number, second[n])}
+
+
+def _sized(model: onnx.ModelProto, sizes: Sizes) -> dict[str, Value]:
+    """Inputs of which the shapes alone are known."""
+    found = {}
+    for info, shape in input_shapes(model, sizes):
+        dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+        found[info.name] = Value(np.broadcast_to(np.int64(0), shape), np.dtype(dtype), False)
+    return found
 
 
 def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
@@ -323,10 +354,7 @@ class SizeRun:
         self.total = self.largest = 0
         before, changed = self._elements, self._last != sizes
         self._elements, self._last = {}, dict(sizes)
-        feeds = {}
-        for name, (info, shape) in zip(self._names, input_shapes(self._like, sizes), strict=True):
-            dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-            feeds[name] = Value(np.broadcast_to(np.int64(0), shape), np.dtype(dtype), False)
+        feeds = dict(zip(self._names, _sized(self._like, sizes).values(), strict=True))
         try:
             self._run.reached = {}
             outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in self._run.run(feeds).values())

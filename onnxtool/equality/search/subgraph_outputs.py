@@ -9,6 +9,7 @@ from itertools import count
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model.ir.editing import inline_functions
 from onnxtool.model.operators.table import STANDARD
 
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
@@ -29,12 +30,9 @@ class Body:
 
 
 def inlined(model: ir.Model) -> ir.Model:
-    """A copy whose local functions are in place of their calls."""
+    """A copy whose local functions are in place of their calls, where they can be."""
     copy = model.clone()
-    if copy.functions:
-        from onnx_ir.passes.common import InlinePass
-
-        copy = InlinePass()(copy).model
+    inline_functions(copy)
     return copy
 
 

@@ -155,3 +155,24 @@ def remove_unused(model: ir.Model) -> None:
         for name, value in list(graph.initializers.items()):
             if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
                 del graph.initializers[name]
+
+
+def inline_functions(model: ir.Model) -> bool:
+    """Put the model's functions in place of their calls, or leave all of it as it is.
+
+    Returns:
+        Whether no function is left: some call each other in a circle, or mean another version of operators.
+    """
+    from onnx_ir.passes.common import InlinePass  # loads what most callers do without
+
+    # InlinePass keeps the model's version of each domain, which would change the meaning of the function's nodes.
+    for function in model.functions.values():
+        for domain, version in function.opset_imports.items():
+            if model.opset_imports.get(domain, version) != version:
+                return False
+    try:
+        InlinePass()(model)
+    except ir.passes.PreconditionError:
+        return False
+    model.functions.clear()
+    return True

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from onnxtool.model import io
-from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, replace_value
+from onnxtool.model.ir.editing import inline_functions, insert, new_initializer, remove_unused, replace_value
 from onnxtool.model.ir.queries import attribute, constant_array, float_constant, inner_nodes, is_op
 from onnxtool.optimization.constant_evaluation import CannotEvaluateError, evaluate
 from onnxtool.optimization.pipeline import optimize_model
@@ -35,8 +35,7 @@ def prepare(model: ir.Model, level: str = "extended", *, half: bool = False) -> 
         half: what is computed in float16 stays so.
     """
     ready = model.clone()
-    if ready.functions:
-        common.InlinePass()(ready)
+    inline_functions(ready)
     # Before the opset is raised: that leaves large initializers alone, but copies what is in Constant nodes.
     _lift_constants(ready)
     if not half:

@@ -312,3 +312,31 @@ def test_dims_that_an_exporter_calls_unknown_need_not_be_equal() -> None:
             dim.dim_param = "?"
     assert not certify(*models).ok
     assert certify(models[0], models[0]).ok
+
+
+@pytest.mark.parametrize("bits", [0, 1])
+def test_a_fixed_dim_behind_the_shape_is_a_constant(bits: int) -> None:
+    """As the width of a head that scales queries, folded into a constant and into the weights of a product."""
+    w = f32(4, 4)
+    nodes = (
+        "p = MatMul(x, w) s = Shape(p) k = Slice(s, last, end) f = Cast<to = 1>(k) q = Sqrt(f) r = Div(unit, q)"
+        " t = Sqrt(r) y = Mul(p, t)"
+    )
+    weights = {"w": w, "last": np.array([-1]), "end": np.array([2**62]), "unit": np.ones(1, np.float32)}
+    apart = model(nodes, weights)
+    scale = np.sqrt(np.float32(1) / np.sqrt(np.float32([4])))
+    if bits:
+        scale = np.nextafter(scale, np.float32(9))
+    verdict = "not tested" if bits else "certified"
+    assert certify(apart, model("p = MatMul(x, w) y = Mul(p, t)", {"w": w, "t": scale})).verdict == verdict
+    assert certify(apart, model("y = MatMul(x, w)", {"w": w * scale})).verdict == verdict
+    assert (
+        certify(apart, model("y = MatMul(x, w)", {"w": np.concatenate([w[:2] * scale, w[2:]])})).verdict != "certified"
+    )
+
+
+def test_a_dim_that_is_free_is_no_constant() -> None:
+    nodes = "s = Shape<start = 0, end = 1>(x) f = Cast<to = 1>(s) y = Mul(x, f)"
+    for n in (2, 3, 8):
+        baked = model("y = Mul(x, f)", {"f": np.float32([n])})
+        assert certify(model(nodes, {}), baked, [{"x": np.zeros((n, 4), np.float32)}]).verdict != "certified"

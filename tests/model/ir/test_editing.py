@@ -1,4 +1,4 @@
-"""Weights held as arrays."""
+"""Weights held as arrays, functions in place of their calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from onnx import helper, numpy_helper
 
-from onnxtool.model.ir.editing import hold_arrays, release_mapped
+from onnxtool.model.ir.editing import hold_arrays, inline_functions, release_mapped
 from onnxtool.model.ir.queries import constant_array, is_constant
 
 
@@ -67,3 +68,24 @@ def test_what_was_read_of_a_data_file_is_unmapped_and_read_again(tmp_path: Path)
     held = tensor.numpy()
     release_mapped(model)
     assert np.array_equal(held, weight), "what somebody still has stays"
+
+
+@pytest.mark.parametrize(("versions", "inlined"), [((20, 20), True), ((20, 19), False)])
+def test_functions_that_mean_other_operators_stay(versions: tuple[int, int], inlined: bool) -> None:
+    text = f"""<ir_version: 9, opset_import: ["" : {versions[0]}, "own" : 1]>
+    g (float[n, 4] x) => (float[n, 4] y) {{ y = own.F(x) }}
+    <domain: "own", opset_import: ["" : {versions[1]}]> F (a) => (b) {{ b = Relu(a) }}"""
+    model = ir.from_onnx_text(text)
+    assert inline_functions(model) is inlined
+    assert [n.op_type for n in model.graph] == (["Relu"] if inlined else ["F"])
+    assert bool(model.functions) is not inlined
+
+
+def test_functions_in_a_circle_stay() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20, "own" : 1]>
+    g (float[n, 4] x) => (float[n, 4] y) { y = own.F(x) }
+    <domain: "own", opset_import: ["" : 20, "own" : 1]> F (a) => (b) { b = own.G(a) }
+    <domain: "own", opset_import: ["" : 20, "own" : 1]> G (a) => (b) { b = own.F(a) }"""
+    model = ir.from_onnx_text(text)
+    assert not inline_functions(model)
+    assert [n.op_type for n in model.graph] == ["F"] and len(model.functions) == 2

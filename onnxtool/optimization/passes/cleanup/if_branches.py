@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
+from onnxtool.model.ir.editing import inline_functions
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.table import STANDARD, operator_of
@@ -29,26 +29,12 @@ class InlineFunctions:
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Inline everything, or nothing when functions call each other in a circle or need another opset."""
-        if not model.functions or _opsets_differ(model):
-            return 0
         keys = set(model.functions)
         calls = sum(n.op_identifier() in keys for n in model.graph.all_nodes())
-        try:
-            InlinePass()(model)
-        except ir.passes.PreconditionError:
+        if not keys or not inline_functions(model):
             return 0
-        model.functions.clear()
         context.rename_duplicates()
         return calls + len(keys)
-
-
-def _opsets_differ(model: ir.Model) -> bool:
-    # InlinePass keeps the model's version of each domain, which would change the meaning of the function's nodes.
-    return any(
-        model.opset_imports.get(domain, version) != version
-        for function in model.functions.values()
-        for domain, version in function.opset_imports.items()
-    )
 
 
 class InlineConstantIf(NodeRewrite):
