@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 from torch import nn
 from torch.nn import functional
 
@@ -19,6 +19,7 @@ import onnxtool
 from onnxtool.conversion.patches import Patch, correct
 from onnxtool.conversion.pytorch.patches import (
     floor_division,
+    fourier,
     padded_encoder,
     removed_inputs,
     traced_operators,
@@ -60,9 +61,19 @@ def large_number(x: torch.Tensor) -> torch.Tensor:
     return (x * 0 + 2**24).long() + 1
 
 
+def waves(x: torch.Tensor) -> torch.Tensor:
+    return (torch.sin(torch.arange(1030) * (x[:, :1] * 0 + 0.7)) + torch.cos(torch.arange(1030) * 3.1)) / 500
+
+
 def wave_spectrum(x: torch.Tensor) -> torch.Tensor:
-    waves = torch.sin(torch.arange(1030) * (x[:, :1] * 0 + 0.7)) + torch.cos(torch.arange(1030) * 3.1)
-    return torch.fft.rfft(waves / 500).real
+    return torch.fft.rfft(waves(x)).real
+
+
+def writes_complex(x: torch.Tensor) -> torch.Tensor:
+    """As Fourier neural operators do: few frequencies of a spectrum are kept."""
+    kept = torch.zeros(x.shape[0], 4, dtype=torch.complex64)
+    kept[:, :2] = torch.fft.rfft(x)[:, :2]
+    return torch.fft.irfft(kept, 6)
 
 
 def rounds_down(x: torch.Tensor) -> torch.Tensor:
@@ -89,7 +100,7 @@ def agrees(
     )
     try:
         session = onnxruntime.InferenceSession(folder / "out.onnx")
-    except InvalidGraph:
+    except (Fail, InvalidGraph):
         return False
     (found,) = session.run(None, {session.get_inputs()[0].name: rows})
     expected = module(torch.from_numpy(rows)).detach().numpy()
@@ -171,6 +182,17 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(23, lambda x: x.index_put((torch.tensor([0], dtype=torch.int32),), x[0] + 1)),
         translated(24, lambda x: torch.ops.aten._unsafe_index_put(x, [torch.tensor([0], dtype=torch.int32)], x[0] + 1)),
         translated(25, wave_spectrum),
+        translated(26, lambda x: torch.fft.fft(torch.complex(waves(x), waves(x).flip(1))).real),
+        translated(27, lambda x: torch.fft.irfft(torch.complex(waves(x), waves(x).flip(1)) * 2e5, 2058)),
+        translated(28, lambda x: torch.einsum("bi,bj->bij", torch.complex(x, x + 1), torch.complex(x, x)).imag),
+        translated(29, lambda x: torch.bmm(torch.complex(x, x + 1)[..., None], torch.complex(x, x)[:, None]).imag),
+        translated(30, writes_complex),
+        translated(31, writes_complex),
+        translated(32, writes_complex),
+        translated(33, lambda x: torch.complex(x, x + 1).unsqueeze(-1).imag),
+        translated(34, lambda x: torch.complex(x, x + 1)[:, :1].expand(-1, 5).imag),
+        translated(35, lambda x: torch.complex(x, x + 1).select(-1, 2).imag),
+        (fourier.PATCH, lambda folder: agrees(Computes(writes_complex), X, folder, "dynamo")),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (
             padded_encoder.PATCH,

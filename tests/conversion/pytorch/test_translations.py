@@ -80,6 +80,15 @@ class Spectrum(torch.nn.Module):
         return found.real, found.imag, torch.fft.rfft(x.mT, dim=0).abs()
 
 
+class Spectra(torch.nn.Module):
+    """Along any dims, both ways, with each norm."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        plane = torch.fft.fft2(torch.complex(x, x.flip(2)), norm="ortho")
+        back = torch.fft.ifftn(plane, dim=(0, 2), norm="forward")
+        return plane.real, plane.imag, back.imag, torch.fft.irfft2(torch.fft.rfft2(x), s=x.shape[1:])
+
+
 class Inverse(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         window = torch.hann_window(16)
@@ -194,6 +203,34 @@ def test_spectra_of_odd_lengths_keep_their_digits(tmp_path: Path) -> None:
         np.testing.assert_allclose(real, exact.real, atol=3e-6)
         np.testing.assert_allclose(imaginary, exact.imag, atol=3e-6)
         np.testing.assert_allclose(size, np.abs(np.fft.rfft(x.T.astype(np.float64), axis=0)), atol=1e-3)
+
+
+def test_spectra_of_several_dims_keep_their_digits(tmp_path: Path) -> None:
+    net = session(Spectra(), tmp_path / "out.onnx", x=("batch", "height", "width"))
+    for shape in ((1, 1, 1), (2, 3, 4), (3, 6, 9), (2, 32, 30)):
+        x = np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+        plane = np.fft.fft2(x + 1j * x[..., ::-1].astype(np.float64), norm="ortho")
+        back = np.fft.ifftn(plane, axes=(0, 2), norm="forward")
+        real, imaginary, inverse, again = net.run(None, {"x": x})
+        np.testing.assert_allclose(real, plane.real, atol=5e-6)
+        np.testing.assert_allclose(imaginary, plane.imag, atol=5e-6)
+        np.testing.assert_allclose(inverse, back.imag, atol=2e-5 * back.size**0.5)
+        np.testing.assert_allclose(again, x, atol=5e-6)
+
+
+def test_a_fourier_neural_operator_converts(tmp_path: Path) -> None:
+    weight = torch.randn(3, 5, 4, 3, dtype=torch.cfloat)
+
+    class Operator(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found = torch.fft.rfft2(x)
+            kept = torch.zeros(x.shape[0], 5, found.shape[2], found.shape[3], dtype=torch.cfloat)
+            kept[:, :, :4, :3] = torch.einsum("bixy,ioxy->boxy", found[:, :, :4, :3], weight)
+            return torch.fft.irfft2(kept, s=x.shape[-2:])
+
+    net = session(Operator(), tmp_path / "out.onnx", x=("batch", 3, 12, 14))
+    x = torch.randn(4, 3, 12, 14)
+    np.testing.assert_allclose(net.run(None, {"x": x.numpy()})[0], Operator()(x), atol=1e-5)
 
 
 def test_an_inverse_spectrogram_is_the_signal(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import onnx_ir as ir
 import onnxscript
 import torch
 from onnxscript.function_libs.torch_lib.ops.core import aten_div_mode, aten_index_put
-from onnxscript.function_libs.torch_lib.ops.fft import aten__fft_r2c
 from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention
 
 from onnxtool.conversion.patches import LibraryPatch, applied
+from onnxtool.conversion.pytorch.patches import fourier
 from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, is_negative, log1p
 
 op = onnxscript.opset18
@@ -24,7 +24,6 @@ Translation = Callable[..., Any]
 
 
 _TABLE: dict[object, Translation] = {}
-_MOST_FOURIER = 4096  # numbers: the table of cosines has 67 MB then
 
 
 def translations() -> dict[object, Translation]:
@@ -123,38 +122,6 @@ def _running_extreme(reduction: str) -> Translation:
         return op.GatherElements(values, found, axis=dim), found
 
     return translation
-
-
-def _real_fourier(values: Any, dim: Any, normalization: int, onesided: bool) -> Any:
-    """float[..., n, ...] to [..., n // 2 + 1, ..., 2], as a product with cosines and sines computed in float64.
-
-    The runtime's DFT loses digits at sizes that are no powers of two. Large ones keep it: their tables take gigabytes,
-    as those of a dynamic size do where it is large. Angles are whole parts of a circle, so that the
-    sines of half circles are zeros.
-    """
-    rank, axis = len(values.shape), dim[-1] % max(len(values.shape), 1)
-    size = values.shape[axis]
-    kept = isinstance(size, int) and (size > _MOST_FOURIER or size & (size - 1) == 0)
-    if kept or len(dim) > 1 or not onesided:
-        return aten__fft_r2c(values, dim, normalization, onesided)
-    zero, one, two = (op.Constant(value_int=k) for k in (0, 1, 2))
-    count = op.Squeeze(_size(values, axis))
-    rows = op.Unsqueeze(op.Range(zero, count, one), op.Constant(value_ints=[1]))
-    steps = op.Mod(op.Mul(rows, op.Range(zero, op.Add(op.Div(count, two), one), one)), count)
-    whole = op.Cast(count, to=ir.DataType.DOUBLE)
-    circle = op.Constant(value=ir.tensor(np.asarray(-2 * np.pi)))
-    angle = op.Div(op.Mul(op.Cast(steps, to=ir.DataType.DOUBLE), circle), whole)
-    half = op.Equal(op.Mul(steps, two), count)
-    sines = op.Where(half, op.Constant(value=ir.tensor(np.asarray(0.0))), op.Sin(angle))
-    order = [*(k for k in range(rank) if k != axis), axis]
-    scale = {0: None, 1: op.Sqrt(whole), 2: whole}[normalization]
-    parts = []
-    for table in (op.Cos(angle), sines):
-        scaled = table if scale is None else op.Div(table, scale)
-        product = op.MatMul(op.Transpose(values, perm=order), op.CastLike(scaled, values))
-        back = op.Transpose(product, perm=[order.index(k) for k in range(rank)])
-        parts.append(op.Unsqueeze(back, op.Constant(value_ints=[-1])))
-    return op.Concat(*parts, axis=-1)
 
 
 def _written_places(values: Any, indices: Any, updates: Any, accumulate: bool = False) -> Any:
@@ -382,6 +349,8 @@ def _imprecise(operator: object, translation: Translation, upstream: str) -> Lib
 
 
 _ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
+_REAL = "torch 2.13 translates it for real numbers alone"
+_DFT = "the runtime's DFT loses digits at sizes that are no power of 2"
 PATCHES = (
     _missing(_ATEN.sort.stable, _stable_sort),
     _missing(_ATEN.median.default, _median),
@@ -412,5 +381,15 @@ PATCHES = (
     _imprecise(_ATEN.div.Tensor_mode, _quotient, "torch 2.13 divides integers as float32"),
     _imprecise(_ATEN.index_put.default, _written_places, "torch 2.13 hands int32 indices on to ScatterND"),
     _imprecise(_ATEN._unsafe_index_put.default, _written_places, "torch 2.13 does so in unsafe writes"),
-    _imprecise(_ATEN._fft_r2c.default, _real_fourier, "the runtime's DFT loses digits at sizes that are no power of 2"),
+    _imprecise(_ATEN._fft_r2c.default, fourier.real_to_complex, _DFT),
+    _imprecise(_ATEN._fft_c2c.default, fourier.complex_to_complex, _DFT),
+    _imprecise(_ATEN._fft_c2r.default, fourier.complex_to_real, _DFT),
+    _imprecise(_ATEN.einsum.default, fourier.complex_einsum, _REAL),
+    _imprecise(_ATEN.bmm.default, fourier.complex_bmm, _REAL),
+    _imprecise(_ATEN.zeros.default, fourier.zeros, _REAL),
+    _imprecise(_ATEN.copy.default, fourier.complex_copy, _REAL),
+    _imprecise(_ATEN.slice_scatter.default, fourier.complex_slice_scatter, _REAL),
+    _imprecise(_ATEN.unsqueeze.default, fourier.complex_unsqueeze, _REAL),
+    _imprecise(_ATEN.expand.default, fourier.complex_expand, _REAL),
+    _imprecise(_ATEN.select.int, fourier.complex_select, _REAL),
 )
