@@ -89,7 +89,7 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
         elif kind == "dynamic":
             for k, dim in enumerate(tensor.shape.dim):
                 dim.dim_param = f"d{k}"
-        elif kind == "constant" and value in graph.input:
+        elif kind == "constant" and value in graph.input and tensor.elem_type:
             shape = [dim.dim_value or 2 for dim in tensor.shape.dim]
             numbers = np.random.default_rng(0).integers(-3, 4, shape)
             dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
@@ -188,6 +188,8 @@ def main() -> None:
             onnx.save(mutant(case.model, rng), path)
             ended, printed = child.run(path)
             count[ended] += 1
+            if sum(count.values()) % 500 == 0:
+                print(dict(count), flush=True)
             bugs = [line for line in printed if line.startswith("BUG")]
             if ended != "alive" or bugs:
                 step = [line for line in printed if line.startswith("step")][-1:]
