@@ -11,7 +11,6 @@ import onnx
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.operators.operator import Operator
 from onnxtool.model.operators.table import operator_of
 from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.model.spec import TensorSpec
@@ -28,25 +27,32 @@ def is_empty(feeds: Mapping[str, Any]) -> bool:
 def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> bool:
     """Whether each operator of a model is known to take inputs without elements; others may end the process."""
     try:
-        return all(operator.runs_empty for operator in _operators(model))
+        return all(_runs_empty(node) for node in _nodes(model))
     except (OSError, OnnxToolError):
         return False
 
 
 def is_harmless(model: onnx.ModelProto) -> bool:
     """Whether no operator may end the process, go on for ever or make something of a size that an input names."""
-    return all(op.runs_empty and not op.sizes and op.name != "Loop" for op in _operators(model))
+    nodes = [*_nodes(model)]
+    return all(map(_runs_empty, nodes)) and not any(n.op_type == "Loop" or operator_of(n).sizes for n in nodes)
 
 
-def _operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> Iterable[Operator]:
+def _runs_empty(node: onnx.NodeProto | ir.Node) -> bool:
+    """A last input that is left out by an empty name is legal, and some kernels read it nevertheless."""
+    last = (node.input if isinstance(node, onnx.NodeProto) else node.inputs)[-1:]
+    return operator_of(node).runs_empty and list(last) not in ([""], [None])
+
+
+def _nodes(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> Iterable[onnx.NodeProto | ir.Node]:
     if isinstance(model, (str, os.PathLike)):
         model = io.read_proto(model, in_place=True, external=False)
     elif isinstance(model, bytes):
         model = onnx.load_from_string(model)
     if isinstance(model, onnx.ModelProto):
-        return (operator_of(node) for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
+        return (node for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
     graphs = (model.graph, *model.functions.values())
-    return (operator_of(node) for graph in graphs for node in graph.all_nodes())
+    return (node for graph in graphs for node in graph.all_nodes())
 
 
 def empty_sizes(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

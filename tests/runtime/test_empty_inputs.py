@@ -14,6 +14,7 @@ from onnxtool.equality.compare import compare
 from onnxtool.errors import InputError
 from onnxtool.optimization.optimize import optimize
 from onnxtool.runtime.empty_inputs import is_empty, takes_empty
+from onnxtool.runtime.run import run
 from onnxtool.runtime.runner import OnnxRunner
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -91,3 +92,16 @@ def test_proofs_do_without_an_empty_batch(kind: str, tmp_path: Path) -> None:
     onnx.save(recurrent(kind), path)
     assert optimize(path, tmp_path / "o.onnx").ok
     assert compare(path, tmp_path / "o.onnx", edge=True, effort="quick").ok
+
+
+def test_a_last_input_of_an_empty_name_is_tried_in_a_child(tmp_path: Path) -> None:
+    """ONNX Runtime's LayerNormalization reads it, and ends the process while it loads the model."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x, float[3] w) => (float[2, 3] y)
+    { y = LayerNormalization(x, w, "") }"""
+    proto = onnx.parser.parse_model(text)
+    assert not takes_empty(proto) and not takes_empty(ir.from_proto(proto))
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(InputError, match="crashed"):
+        run(tmp_path / "m.onnx")
+    proto.graph.node[0].input.pop()
+    assert takes_empty(proto) and takes_empty(ir.from_proto(proto))

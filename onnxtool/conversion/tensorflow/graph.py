@@ -17,7 +17,7 @@ from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.conversion.tensorflow.patches import added_scalars, op_handlers
+from onnxtool.conversion.tensorflow.patches import added_scalars, op_handlers, spectra
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
@@ -136,7 +136,7 @@ def to_onnx(
 
     renamed = dict(zip((*frozen.inputs, *frozen.outputs), (*input_names, *output_names), strict=True))
     graph_def = _inlinable(frozen.graph_def)
-    with quiet(verbose), tf.device("/cpu:0"), applied(op_handlers.PATCHES.values()):
+    with quiet(verbose), tf.device("/cpu:0"), applied([*op_handlers.PATCHES.values(), spectra.PATCH]):
         try:
             with tf.Graph().as_default():
                 tf.import_graph_def(graph_def, name="")

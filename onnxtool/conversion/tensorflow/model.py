@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, UnsupportedError
@@ -142,6 +143,14 @@ class TracedModel(SourceModel):
         arrays = [np.asarray(feeds[s.name]) for s in self.inputs]
         specs = [tf.TensorSpec(a.shape, tf.as_dtype(s.dtype)) for a, s in zip(arrays, self.inputs, strict=True)]
         return operator_trace(self.trace_at(specs), arrays, self.inputs, self.outputs)
+
+    def rerounded(self) -> Float64Reference:
+        """The same function with other roundings: in float64."""
+        from onnxtool.conversion.tensorflow.float64_reference import in_float64
+
+        shapes = {s.name: [_size(d, {}) for d in s.shape or ()] for s in self.inputs}
+        sample = {s.name: np.zeros(shapes[s.name], s.dtype) for s in self.inputs if not isinstance(s.dtype, str)}
+        return in_float64(self, self.trace(), sample)
 
     def signature(self) -> list[Any]:
         """A tf.TensorSpec for each input."""

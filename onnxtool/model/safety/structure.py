@@ -19,6 +19,9 @@ from onnxtool.model.safety.tensors import graphs
 _LARGEST_VERSION = (1 << 31) - 1  # what the onnx package and the runtime hold an opset's version in
 
 
+_TYPES = ("to", "dtype", "output_dtype")  # attributes that name a data type by its number
+
+
 def verify_texts(model: onnx.ModelProto, limits: Limits) -> None:
     """Refuse names and other texts that are not UTF-8, and opset versions that are not versions.
 
@@ -39,14 +42,19 @@ def verify_texts(model: onnx.ModelProto, limits: Limits) -> None:
 
 
 def verify_operands(model: onnx.ModelProto) -> None:
-    """Refuse a node that leaves out an input which its operator needs: the runtime's kernels read it all the same.
+    """Refuse a node that leaves out an input which its operator needs: the runtime's kernels read it all the same. Or
+    one that names a type by a number of none.
 
     Raises:
-        InputError: names the node and the input.
+        InputError: names the node, and the input or the attribute.
     """
     for owner in (model.graph, *model.functions):
         versions = _versions(model if isinstance(owner, onnx.GraphProto) else owner)
         for node in all_nodes(owner.node):
+            for attribute in node.attribute if node.domain in ("", "ai.onnx") else ():
+                if attribute.name in _TYPES and attribute.i not in onnx.TensorProto.DataType.values():
+                    label = f"node {node.name or node.op_type!r}"
+                    raise InputError(f"{label}: {attribute.i} in {attribute.name!r} is no data type of ONNX.")
             if "" not in node.input:
                 continue
             needed = _needed_inputs(node.op_type, "" if node.domain == "ai.onnx" else node.domain, versions)

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import onnxtool
 from onnxtool.conversion.patches import Patch
-from onnxtool.conversion.tensorflow.patches import added_scalars
+from onnxtool.conversion.tensorflow.patches import added_scalars, spectra
 from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conversion.patched import hold_needed, patches_of
@@ -138,6 +138,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["UnsortedSegmentSum"]: lambda folder: by_segment("unsorted_segment_sum", folder, (-1, 2)),
     PATCHES["UnsortedSegmentProd"]: lambda folder: by_segment("unsorted_segment_prod", folder, (-1, 2)),
     added_scalars.PATCH: has_one_transpose,
+    spectra.PATCH: lambda folder: agrees(lambda x: tf.math.real(tf.signal.rfft(x)), SIGNS, folder),
 }
 
 

@@ -11,6 +11,7 @@ from onnx import helper
 
 import onnxtool
 from onnxtool.errors import InputError
+from onnxtool.model import io
 from onnxtool.model.safety.structure import verify_structure
 
 Change = Callable[[onnx.ModelProto], object]
@@ -149,3 +150,16 @@ def test_an_input_that_an_operator_needs_is_not_left_out(tmp_path: Path) -> None
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(InputError, match="node 'Max' leaves out input 1, which Max needs"):
         onnxtool.run(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("kind", [1 << 40, -1, 99])
+def test_a_type_that_is_none_is_refused(kind: int, tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] y) { y = Cast<to = 1>(x) }'
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    io.load(tmp_path / "m.onnx")
+    proto.graph.node[0].attribute[0].i = kind
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(InputError, match=f"node 'Cast': {kind} in 'to' is no data type"):
+        io.load(tmp_path / "m.onnx")

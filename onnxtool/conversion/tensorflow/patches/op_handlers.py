@@ -29,13 +29,14 @@ class OperatorWriter:
         inputs: names of what the operator takes.
         rest: what else tf2onnx gives to a handler.
         dtype: of its result, as onnx.TensorProto has it.
+        shape: of its result, with -1 for free dims; None where it is not known.
     """
 
     def __init__(self, graph: Any, node: Any, rest: Mapping[str, Any]) -> None:
         self.graph, self.node, self.rest = graph, node, rest
         self.inputs: list[str] = list(node.input)
         self.dtype: int = graph.get_dtype(node.output[0])
-        self._shape = graph.get_shape(node.output[0])
+        self.shape = graph.get_shape(node.output[0])
 
     def constant(self, values: Any, dtype: Any = None) -> str:
         """Of the result's type unless another is given."""
@@ -52,12 +53,12 @@ class OperatorWriter:
         """A value in another type."""
         return self.add("Cast", value, to=dtype)
 
-    def give(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> None:
+    def give(self, kind: str, *inputs: str, domain: str = "", name: str | None = None, **attributes: Any) -> None:
         """A node in the operator's place."""
         self.graph.remove_node(self.node.name)
         self.graph.make_node(
             kind, list(inputs), attr=attributes, domain=domain or None, outputs=[self.node.output[0]],
-            dtypes=[self.dtype], shapes=[self._shape],
+            dtypes=[self.dtype], shapes=[self.shape], name=name,
         )  # fmt: skip
 
     def choose(self, condition: str, on: str, off: str) -> None:
@@ -497,7 +498,7 @@ def _segments(write: OperatorWriter) -> None:
 
 
 @contextmanager
-def _handled(name: str, since: int, write: Handler, only_missing: bool) -> Iterator[None]:
+def handled(name: str, since: int, write: Handler, only_missing: bool) -> Iterator[None]:
     """Inside the block tf2onnx translates an operator by this handler; it keeps one table of them for the process."""
     from tf2onnx.constants import ONNX_DOMAIN
     from tf2onnx.handler import tf_op
@@ -517,11 +518,11 @@ def _handled(name: str, since: int, write: Handler, only_missing: bool) -> Itera
 
 def _missing(name: str, since: int, write: Handler) -> LibraryPatch:
     what = f"tf2onnx 1.17 has no translation of {name}"
-    return LibraryPatch("tf2onnx", "", what, partial(_handled, name, since, write, True))
+    return LibraryPatch("tf2onnx", "", what, partial(handled, name, since, write, True))
 
 
 def _wrong(name: str, since: int, write: Handler, upstream: str) -> LibraryPatch:
-    return LibraryPatch("tf2onnx", "1.18", upstream, partial(_handled, name, since, write, False))
+    return LibraryPatch("tf2onnx", "1.18", upstream, partial(handled, name, since, write, False))
 
 
 PATCHES = {
