@@ -158,7 +158,7 @@ def _captured(
     shapes: tuple[dict[int, Any], ...],
     request: ExportRequest,
 ) -> ir.Model:
-    corrected = applied((padded_encoder.PATCH,), flat, request.opset)
+    corrected = applied((padded_encoder.PATCH, padded_encoder.CAUSAL), flat, request.opset)
     with recorded_guards() as guards, corrected, applied((fourier.PATCH,)):
         exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
     graph: ir.Model = exported.model

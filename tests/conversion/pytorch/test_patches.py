@@ -150,6 +150,19 @@ class LeavesPaddingOut(nn.Module):
         return self.inner(x, src_key_padding_mask=places > 0)  # type: ignore[no-any-return]
 
 
+class MasksWhatFollows(nn.Module):
+    """With a mask that follows from the length, as decoders are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1)
+        self.eval().requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return self.inner(x, x[:, :2], tgt_mask=mask)  # type: ignore[no-any-return]
+
+
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5, 2.0, -0.3]], np.float32)
 ZEROS = np.array([[-0.0, 0.0, -2.0, -0.0, -0.0, 1.5]] * 2, np.float32)
@@ -197,6 +210,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         (
             padded_encoder.PATCH,
             lambda folder: agrees(LeavesPaddingOut(), SEQUENCE, folder, "dynamo", dims=SEQUENCE.shape),
+        ),
+        (
+            padded_encoder.CAUSAL,
+            lambda folder: agrees(MasksWhatFollows(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),
         ),
         (removed_inputs.PATCH, forgets_a_removed_input),
         (traced_operators.ATTENTION, attends_when_traced),

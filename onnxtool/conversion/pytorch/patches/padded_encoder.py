@@ -51,6 +51,19 @@ def _forward(
     return output if norm is None else norm(output)
 
 
+@contextmanager
+def _causal_where_said(_module: nn.Module, _opset: int) -> Iterator[None]:
+    """A mask that the graph computes cannot be read while it is exported; that it is causal is a hint for kernels."""
+
+    def said(mask: object, is_causal: bool | None = None, size: object = None) -> bool:
+        del mask, size
+        return is_causal is True
+
+    with replaced(torch.nn.modules.transformer, "_detect_is_causal_mask", said):
+        yield
+
+
+CAUSAL = Patch("torch", "", "torch 2.13's decoder reads its mask to see whether it is causal", _causal_where_said)
 PATCH = Patch(
     "torch", "", "torch exports the layers of nn.TransformerEncoder, which fill padded places", _padded_with_zeros
 )

@@ -90,4 +90,4 @@ UNFLATTEN = Patch(
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
 # Given the module that is traced, and the opset.
-PATCHES = (padded_encoder.PATCH, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)
+PATCHES = (padded_encoder.PATCH, padded_encoder.CAUSAL, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)
