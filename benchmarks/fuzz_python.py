@@ -97,7 +97,7 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
                 graph.initializer.append(numpy_helper.from_array(numbers.astype(dtype), value.name))
                 graph.input.remove(value)
         elif kind == "opset":
-            made.opset_import[0].version = rng.randrange(7, made.opset_import[0].version + 1)
+            made.opset_import[0].version = rng.randrange(7, max(made.opset_import[0].version, 7) + 1)
         elif kind == "branch":
             _into_branch(graph)
         elif kind == "function" and not made.functions:

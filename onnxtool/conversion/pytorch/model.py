@@ -33,11 +33,12 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
-from onnxtool.runtime.worker.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded, memory_bounded
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
 # dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
 _FIRST_BATCH = 2
+_COUNT = Domain(1, 5)  # for integers, where a model refuses zeros: lengths of sequences and the like
 _LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0))
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
@@ -264,7 +265,8 @@ class TorchModel(LayeredModel):
             self.state.restore()
         try:
             watched = self.frozen.watching() if self.frozen is not None else nullcontext()
-            with torch.inference_mode(), guarded("running the model", inputs=feeds_bytes(feeds)), watched:
+            size = feeds_bytes(feeds)
+            with torch.inference_mode(), guarded("running the model", inputs=size), memory_bounded(size), watched:
                 result = self.module(*args, **kwargs)
             self.numbers = numbers_left_out(result)
             return named_tensors(result)
@@ -293,6 +295,13 @@ class TorchModel(LayeredModel):
                 if options.sample is not None or not self._has_lengths():
                     break
         assert failure is not None
+        counts = {s.name for s in self.inputs if s.dtype != "string" and np.dtype(s.dtype).kind in "iu"}
+        if counts and options.sample is None and self.feeds_hint is None:
+            self.feeds_hint = dict.fromkeys(counts, _COUNT)
+            try:
+                return self._first_run(options)
+            except InputError:
+                self.feeds_hint = None
         raise failure
 
     def _hold_steady(self, first: Sequence[tuple[str, torch.Tensor]]) -> None:

@@ -24,7 +24,7 @@ from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.runner import OnnxRunner, describe_failure
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
 from onnxtool.runtime.worker.errors import OutOfTableError
-from onnxtool.runtime.worker.isolation import native_limits
+from onnxtool.runtime.worker.isolation import data_bytes, native_limits
 
 # Runs a model on feeds; with the runtime's options of this run, and what takes texts that are shown before its end.
 RunCall = Callable[[Mapping[str, np.ndarray], ort.RunOptions, Callable[[str], None]], dict[str, Any]]
@@ -70,9 +70,7 @@ class _MemoryLimit:
 
     def begin(self) -> None:
         """Count from what is taken now."""
-        self._taken = 0
-        with suppress(OSError, ValueError), open("/proc/self/statm", "rb") as file:
-            self._taken = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        self._taken = data_bytes()
         self.allow(0)
 
     def allow(self, inputs: int) -> None:

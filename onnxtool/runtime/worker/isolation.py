@@ -146,6 +146,40 @@ def guarded(
 
 
 @contextmanager
+def memory_bounded(inputs: int) -> Iterator[None]:
+    """Inside the block, what takes too much memory at once is refused it, where `guarded` would end the process.
+
+    Args:
+        inputs: bytes that a model is run on, as of `guarded`. Outside a guarded process half of the free memory is the
+            limit.
+    """
+    taken = data_bytes()
+    if not taken:
+        yield
+        return
+    import resource
+
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    most = free if _process.channel is None else native_limits(0, inputs)[1] * 9 // 10
+    before, wanted = resource.getrlimit(resource.RLIMIT_DATA), taken + most
+    if 0 <= before[0] <= wanted:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def data_bytes() -> int:
+    """Memory that this process has asked for, which RLIMIT_DATA counts; 0 where the system does not tell."""
+    with suppress(OSError, ValueError), open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+@contextmanager
 def _told(provider: ProviderCall | None) -> Iterator[None]:
     """A provider's call inside a guarded one."""
     if provider is None:

@@ -233,6 +233,32 @@ def test_a_fourier_neural_operator_converts(tmp_path: Path) -> None:
     np.testing.assert_allclose(net.run(None, {"x": x.numpy()})[0], Operator()(x), atol=1e-5)
 
 
+class Packed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.GRU(4, 6, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        padded = torch.nn.utils.rnn.pad_packed_sequence(self.inner(packed)[0], True, total_length=x.shape[1])
+        return padded[0].sum(1)
+
+
+def test_rows_of_lengths_of_their_own_need_no_sample(tmp_path: Path) -> None:
+    """Torch refuses the zeros among random lengths, and takes memory for each step of long ones."""
+    torch.manual_seed(0)
+    module = Packed().eval()
+    shapes = {"x": ("batch", 7, 4), "lengths": ("batch",)}
+    path, dtypes = tmp_path / "out.onnx", {"lengths": "int64"}
+    assert onnxtool.convert(module, path, input_shapes=shapes, input_dtypes=dtypes, effort="quick").ok
+    net = onnxruntime.InferenceSession(path)
+    x, lengths = torch.randn(3, 7, 4), torch.tensor([7, 3, 1])
+    with torch.inference_mode():
+        np.testing.assert_allclose(
+            net.run(None, {"x": x.numpy(), "lengths": lengths.numpy()})[0], module(x, lengths), atol=1e-6
+        )
+
+
 def test_an_inverse_spectrogram_is_the_signal(tmp_path: Path) -> None:
     net = session(Inverse(), tmp_path / "out.onnx", x=("batch", 64))
     x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)

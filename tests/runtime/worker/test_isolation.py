@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from onnxtool.runtime.worker import isolation, watchdog
+from onnxtool.runtime.worker.isolation import memory_bounded
 
 PRELUDE = """
 import os, signal, sys, time
@@ -346,3 +349,13 @@ print("after")
 """
     done = run(body)
     assert (done.returncode, done.stdout, done.stderr) == (0, "before\nafter\n", "")
+
+
+def test_memory_beyond_a_bound_is_refused_and_the_process_lives() -> None:
+    before, free = resource.getrlimit(resource.RLIMIT_DATA), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    np.empty(free * 3 // 4, np.uint8)
+    with memory_bounded(0):
+        np.empty(1 << 20, np.uint8)
+        with pytest.raises(MemoryError):
+            np.empty(free * 3 // 4, np.uint8)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
