@@ -5,6 +5,7 @@
     python benchmarks/serve.py memory [--requests 100000]   resident memory over many requests
     python benchmarks/serve.py malformed [--requests 10000] statuses of broken requests, and that the server lives
     python benchmarks/serve.py drain [--rounds 10]          SIGTERM under load: requests that were accepted and lost
+    python benchmarks/serve.py workers [--rounds 10]        processes of their own beside --in-process, one beside two
 
 Targets: 1.3x of session.run for tensors over 100 kB; 1.2 ms of overhead for small ones; 0.9 of the throughput of
 session.run in a loop; flat memory; no crash and no wrong status; no lost request.
@@ -30,6 +31,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from onnxtool.benchmark.load_test import Exchange, bench_endpoint
 from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
@@ -383,9 +385,79 @@ def drain(arguments: argparse.Namespace) -> None:
     print(f"{arguments.rounds} rounds, 8 clients: {answered} answered, {lost} lost, {refused} turned away at the door")
 
 
+def processor_seconds(pid: int) -> float:
+    """Of a process and all below it that live."""
+    found = 0.0
+    for child in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += sum(processor_seconds(int(below)) for below in child.read_text().split())
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return found + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def workers(arguments: argparse.Namespace) -> None:
+    head = '<ir_version: 10, opset_import: ["" : 20]> m '
+    with tempfile.TemporaryDirectory() as scratch:
+        relu, products = Path(scratch) / "relu.onnx", Path(scratch) / "products.onnx"
+        onnx.save(onnx.parser.parse_model(head + "(float[n] x) => (float[n] y) { y = Relu(x) }"), relu)
+        chain = " ".join(f"h{i + 1} = MatMul(h{i}, w)" for i in range(12))
+        model = onnx.parser.parse_model(head + f"(float[n, 512] h0) => (float[n, 512] h12) {{ {chain} }}")
+        weights = np.random.default_rng(0).standard_normal((512, 512), np.float32) / 23
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+        onnx.save(model, products)
+        servers = [Server(relu, "--workers", "1"), Server(relu, "--in-process")]
+        print("bytes, ms a request with workers and without: least of medians; median of differences; processor ms")
+        for count in (10, 25_000, 200_000):
+            feeds = {"x": np.zeros(count, np.float32)}
+            medians: list[list[float]] = [[], []]
+            used, done = [0.0, 0.0], max(100, 2_000_000 // (count + 2000))
+            for _ in range(arguments.rounds):
+                for place, server in enumerate(servers):
+                    with Exchange(f"{server.url}/v2/models/relu", feeds, {}).connect() as once:
+                        before, samples = processor_seconds(server.process.pid), []
+                        for _ in range(done):
+                            began = time.perf_counter()
+                            once()
+                            samples.append(time.perf_counter() - began)
+                        used[place] += processor_seconds(server.process.pid) - before
+                    medians[place].append(1e3 * statistics.median(samples))
+            extra = statistics.median(a - b for a, b in zip(*medians, strict=True))
+            cpu = [1e3 * u / (done * arguments.rounds) for u in used]
+            print(f"{4 * count:7} {min(medians[0]):.2f} {min(medians[1]):.2f} {min(medians[0]) - min(medians[1]):+.2f}"
+                  f" {extra:+.2f}  {cpu[0]:.2f} {cpu[1]:.2f} {cpu[0] - cpu[1]:+.2f}", flush=True)  # fmt: skip
+        for server in servers:
+            server.stop()
+        pair = [Server(products, "--workers", n, "--threads", "1") for n in (1, 2)]
+        for rows in (128, 256):
+            feeds, ratios = {"h0": np.zeros((rows, 512), np.float32)}, []
+            for _ in range(3):
+                rates = [_rate(Exchange(f"{server.url}/v2/models/products", feeds, {}), 4, 4.0) for server in pair]
+                ratios.append(rates[1] / rates[0])
+            print(f"{rows} rows: two workers {', '.join(f'{r:.2f}' for r in ratios)} times one")
+        for server in pair:
+            server.stop()
+
+
+def _rate(exchange: Exchange, clients: int, seconds: float) -> float:
+    """Requests a second."""
+    until, counts = time.perf_counter() + seconds, [0] * clients
+
+    def client(place: int) -> None:
+        with exchange.connect() as once:
+            while time.perf_counter() < until:
+                assert once() == 200
+                counts[place] += 1
+
+    threads = [threading.Thread(target=client, args=(place,)) for place in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("latency", "memory", "malformed", "drain"))
+    parser.add_argument("part", choices=("latency", "memory", "malformed", "drain", "workers"))
     parser.add_argument("--requests", type=int)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--bento", help="a Python with bentoml and onnxruntime")
@@ -393,7 +465,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.requests is None:
         arguments.requests = 100_000 if arguments.part == "memory" else 10_000
-    {"latency": latency, "memory": memory, "malformed": malformed, "drain": drain}[arguments.part](arguments)
+    parts = {"latency": latency, "memory": memory, "malformed": malformed, "drain": drain, "workers": workers}
+    parts[arguments.part](arguments)
 
 
 if __name__ == "__main__":

@@ -60,10 +60,10 @@ class Token:
 
         Source: the generic cell rate algorithm, ITU-T I.371.
         """
-        until = max(self._until, now) + self._interval
-        wait = until - now - max(_BURST, self._interval)
+        ahead = max(self._until - now, 0.0)  # the difference alone: sums with the clock's large number would round
+        wait = ahead + self._interval - max(_BURST, self._interval)
         if wait <= 0:
-            self._until = until
+            self._until = now + ahead + self._interval
         return max(wait, 0.0)
 
 

@@ -18,7 +18,7 @@ from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2.tensors import decode_header, load_json
 from onnxtool.serving.app import App
 from onnxtool.serving.faults import as_http
-from onnxtool.serving.inference_routes import EXTENSIONS, InferenceRoutes
+from onnxtool.serving.inference_routes import InferenceRoutes
 from onnxtool.serving.repository import Repository
 
 _SERVICE = "inference.GRPCInferenceService"
@@ -200,7 +200,7 @@ class GrpcService:
         return {"ready": self._app.state.ready}
 
     async def _server_metadata(self, _: Any) -> dict[str, Any]:
-        return {"name": "onnxtool", "version": __version__, "extensions": EXTENSIONS}
+        return {"name": "onnxtool", "version": __version__, "extensions": ("classification",)}
 
     async def _model_metadata(self, asked: Any) -> dict[str, Any]:
         served = self._repository.find(asked.name, asked.version or None)

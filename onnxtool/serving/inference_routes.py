@@ -40,7 +40,7 @@ from onnxtool.serving.telemetry import Metrics
 
 _HEADER = HEADER_LENGTH.lower().encode()
 _OCTETS = (b"content-type", b"application/octet-stream")
-EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
+_EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
 # Work on JSON above this size goes to a thread, so that other requests are not held up.
 _INLINE = 64 << 10
 
@@ -59,6 +59,7 @@ class InferenceRoutes:
         app.route("GET", "/metrics", self._metrics_text)
         app.route("GET", "/v2", self._server)
         app.route("GET", "/v2/models", self._list)
+        app.route("GET", "/v2/models/stats", self._all_statistics)
         app.route("GET", "/openapi.json", self._openapi)
         app.route("GET", "/docs", self._docs)
         for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
@@ -83,7 +84,7 @@ class InferenceRoutes:
         return Answer([self._metrics.text()], headers=((b"content-type", b"text/plain; version=0.0.4"),))
 
     async def _server(self, _: Request) -> Answer:
-        return json_answer({"name": "onnxtool", "version": __version__, "extensions": EXTENSIONS})
+        return json_answer({"name": "onnxtool", "version": __version__, "extensions": _EXTENSIONS})
 
     async def _list(self, _: Request) -> Answer:
         there = self._repository.versions().items()
@@ -112,6 +113,9 @@ class InferenceRoutes:
 
     async def _statistics(self, request: Request) -> Answer:
         return json_answer({"model_stats": [self._find(request).statistics(self._metrics)]})
+
+    async def _all_statistics(self, _: Request) -> Answer:
+        return json_answer({"model_stats": [served.statistics(self._metrics) for served in self._repository.all()]})
 
     async def _index(self, request: Request) -> Answer:
         found = load_json(await request.body() or b"{}")
@@ -183,7 +187,8 @@ class InferenceRoutes:
             feeds = await asyncio.to_thread(read_form, kind, body, specs)
         else:
             self._limit_json(len(body))
-            feeds = await asyncio.to_thread(_read_plain, body, specs)
+            small = len(body) <= _INLINE
+            feeds = _read_plain(body, specs) if small else await asyncio.to_thread(_read_plain, body, specs)
         outputs = await self._run(served, feeds, request.when_gone)
         if request.headers.get(b"accept", b"").split(b";")[0].strip().lower() == b"text/csv":
             table = await asyncio.to_thread(table_answer, outputs, served.engine.model.outputs)

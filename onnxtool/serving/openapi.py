@@ -33,6 +33,7 @@ def openapi(models: Sequence[Served]) -> dict[str, Any]:
         "/metrics": _get("Metrics for Prometheus."),
         "/v2": _get("Name, version and extensions of the server."),
         "/v2/models": _get("Models and versions."),
+        "/v2/models/stats": _get("Statistics of all models, as Triton has them."),
         "/v2/repository/index": _post("Models, versions and their states.", {"type": "object"}, {"type": "array"}),
     }
     for served in models:

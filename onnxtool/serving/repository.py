@@ -121,8 +121,11 @@ class _Slot:
 class Repository:
     """Loads models and bundles, finds them by name and version, and takes changed files in."""
 
-    def __init__(self, options: ServeOptions, metrics: Metrics, log: Log) -> None:
-        self._options, self._metrics, self._log = options, metrics, log
+    def __init__(
+        self, options: ServeOptions, metrics: Metrics, log: Log, find: Callable[[], Sequence[ServeTarget]]
+    ) -> None:
+        """Take what models are loaded with; `find` gives what is to be served now."""
+        self._options, self._metrics, self._log, self._find = options, metrics, log, find
         self._slots: dict[ServeTarget, _Slot] = {}
         self._ends = set[asyncio.Future[None]]()
 
@@ -139,27 +142,26 @@ class Repository:
         if errors and len(errors) == len(targets):
             raise errors[0]
 
-    async def watch(self, find: Callable[[], Sequence[ServeTarget]]) -> None:
-        """Look at the files until cancelled; what is at rest between two looks is taken in.
-
-        Args:
-            find: what is to be served now.
-        """
-
-        def look() -> dict[ServeTarget, Signature]:
-            return {target: file_signature(target.path) for target in find()}
-
+    async def watch(self) -> None:
+        """Look at the files until cancelled; what is at rest between two looks is taken in."""
         while True:
             await asyncio.sleep(self._options.reload_seconds)
-            seen = await asyncio.to_thread(look)
-            for target in self._slots.keys() - seen.keys():
-                self._remove(self._slots.pop(target))
-            for target, now in seen.items():
-                slot = self._slots.setdefault(target, _Slot(target))
+            for slot, now in (await self._look()).items():
                 known = () if slot.served is None else slot.served.copy.signature
                 if now and now == slot.seen and now not in (known, slot.refused) and not slot.unloaded:
                     await self._take(slot)
                 slot.seen = now
+
+    async def _look(self, name: str | None = None) -> dict[_Slot, Signature]:
+        """What is to be served now, of one name or of all, with its files; what is so no longer is removed."""
+
+        def find() -> dict[ServeTarget, Signature]:
+            return {target: file_signature(target.path) for target in self._find() if name in (None, target.name)}
+
+        seen = await asyncio.to_thread(find)
+        for target in [t for t in self._slots if name in (None, t.name) and t not in seen]:
+            self._remove(self._slots.pop(target))
+        return {self._slots.setdefault(target, _Slot(target)): now for target, now in seen.items()}
 
     async def _take(self, slot: _Slot) -> OnnxToolError | None:
         """Serve what the files of a slot hold now, if it passes; else what was served before."""
@@ -213,16 +215,19 @@ class Repository:
         return found
 
     async def load_again(self, name: str) -> None:
-        """Serve a model that was unloaded or refused.
+        """Serve what the files of a model hold now, also if it was unloaded or refused.
 
         Raises:
             HttpError: 404.
             InputError: it cannot be served.
         """
-        for slot in self._named(name):
+        self._named(name)
+        for slot, now in (await self._look(name)).items():
             slot.unloaded = False
-            if slot.served is None and (error := await self._take(slot)) is not None:
-                raise InputError(f"{name!r} cannot be served: {error}")
+            if slot.served is None or slot.served.copy.signature != now:
+                error = await self._take(slot)
+                if error is not None:
+                    raise InputError(f"{name!r} cannot be served: {error}")
 
     async def unload(self, name: str) -> None:
         """Serve a model no more, until it is loaded again; what it has begun is answered.

@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from types import FrameType, MappingProxyType
 from typing import IO, Any, Protocol
 
@@ -59,7 +58,7 @@ def serve(
         events.event("open_to_others", "warning", reason=f"{options.host} is no local address and there is no token")
     listener = bind(options.host, options.port)
     port = listener.getsockname()[1]  # any free one where 0 was asked for
-    repository = Repository(options, metrics, events)
+    repository = Repository(options, metrics, events, lambda: find_versions(named, targets, own))
     try:
         repository.load(targets)
         app = App(options, metrics, events, state)
@@ -74,8 +73,7 @@ def serve(
 
             ChatRoutes(repository, options).add_to(app)
         began = time.monotonic()
-        watching = partial(repository.watch, lambda: find_versions(named, targets, own))
-        run(app, options, listener, events, None if options.reload == "off" else watching, calls)
+        run(app, options, listener, events, None if options.reload == "off" else repository.watch, calls)
         app.tracing.close()
     finally:
         listener.close()

@@ -84,7 +84,7 @@ def parse_targets(
         found += [replace(t, text=text, options=own.get(text)) for t in _versions(path, name, version)]
     seen = set()
     for target in found:
-        if not target.name or not _fits_url(target.name + target.version) or not target.version:
+        if not all(map(_fits_url, (target.name, target.version))):
             raise UsageError(f"{target.name!r}: does not fit into a URL; give the model a name with NAME=PATH.")
         if (target.name, target.version) in seen:
             raise UsageError(
@@ -96,7 +96,7 @@ def parse_targets(
 
 
 def _fits_url(text: str) -> bool:
-    return text.isprintable() and not any(c in text for c in "/?#%\\ ")
+    return bool(text.strip(".")) and text.isprintable() and not any(c in text for c in "/?#%\\ ")
 
 
 def _versions(path: Path, name: str, version: str) -> list[ServeTarget]:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import shutil
 import threading
 import zlib
 from collections.abc import Callable
@@ -101,6 +102,8 @@ def test_configuration_and_statistics_are_in_the_form_of_triton(server: Running)
     for shape in ((1, 1, 8, 8), (2, 1, 8, 8)):
         server.runner("digits/versions/1").run({"image": np.zeros(shape, np.float32)})
     assert counts() == {name: count + (name != "fail") * 2 for name, count in before.items()}
+    every = server.client().get("/v2/models/stats")["model_stats"]
+    assert server.client().get("/v2/models/digits/versions/1/stats")["model_stats"][0] in every and len(every) > 1
 
 
 def test_models_are_unloaded_and_loaded_by_request(server: Running, fixtures: Path) -> None:
@@ -126,6 +129,35 @@ def test_models_are_unloaded_and_loaded_by_request(server: Running, fixtures: Pa
         assert ask("models/a/load") == (200, {})
         assert states() == {"a": "READY", "b": "READY"}
     assert running.runner("a").run({"image": np.zeros((1, 1, 8, 8), np.float32)})
+    assert running.stop() == 0
+
+
+def test_a_load_by_request_takes_what_the_files_hold_now(tmp_path: Path) -> None:
+    def write(version: int, scale: float) -> Path:
+        text = f"""<ir_version: 10, opset_import: ["" : 20]>
+        m (float[n] x) => (float[n] y) <float s = {{{scale}}}> {{ y = Mul(x, s) }}"""
+        path = tmp_path / "scale" / str(version) / "model.onnx"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        onnx.save(onnx.parser.parse_model(text), path)
+        return path
+
+    write(1, 2.0)
+    running = Running(tmp_path / "scale", "--model-control", "--reload", "off")
+
+    def answer() -> float:
+        return float(running.runner("scale").run({"x": np.ones(1, np.float32)})["y"][0])
+
+    def load() -> int:
+        return running.client().request("POST", "/v2/repository/models/scale/load", b"{}")[0]
+
+    for version, scale in ((1, 3.0), (2, 4.0)):
+        path, before = write(version, scale), answer()
+        assert before != scale
+        assert load() == 200 and answer() == scale
+    path.write_bytes(b"no model")
+    assert load() == 400 and answer() == 4.0
+    shutil.rmtree(path.parent)
+    assert load() == 200 and answer() == 3.0
     assert running.stop() == 0
 
 
@@ -345,7 +377,7 @@ def test_a_model_that_is_refused_leaves_no_copy(
         model.write_bytes(b"\x08\x01junk")
     else:
         monkeypatch.setattr(f"onnxtool.serving.repository.{fails}", refuse)
-    repository = Repository(ServeOptions(batching="auto"), Metrics(), Log(io.StringIO()))
+    repository = Repository(ServeOptions(batching="auto"), Metrics(), Log(io.StringIO()), list)
     with pytest.raises(InputError) as caught:
         repository.load(parse_targets([str(model)]))
     assert not list(tmp_path.glob("onnxtool-serve-*")), caught.value
@@ -400,8 +432,11 @@ def test_names_and_versions_of_targets(digits_onnx: Path, tmp_path: Path) -> Non
         parse_targets([str(digits_onnx)] * 2)
     with pytest.raises(UsageError, match="URL"):
         parse_targets([f"a/b={digits_onnx}"])
+    for name in ("a\nb", "..", "a%2fb", "a b"):
+        with pytest.raises(UsageError, match="does not fit into a URL"):
+            parse_targets([f"{name}={digits_onnx}"])
     with pytest.raises(UsageError, match="does not fit into a URL"):
-        parse_targets([f"a\nb={digits_onnx}"])
+        parse_targets([f"a:.={digits_onnx}"])
     with pytest.raises(InputError, match="no such file"):
         parse_targets(["none.onnx"])
 
@@ -464,6 +499,7 @@ def test_a_token_has_a_rate() -> None:
     assert second.take(9.25) == 0 and second.take(9.25) == 0.25 and second.take(99.0) == 0
     minute = Token("secret  30/min")
     assert [minute.take(at) for at in (9.0, 9.0, 10.5, 11.0)] == [0, 2, 0.5, 0]
+    assert not any(Token("slow 1/h").take(1234.5678 * k) for k in range(1000))  # the first, whatever the clock says
     assert Token("secret").take(0.0) == 0 and Token("secret").header == Token("secret 4/s").header
     for wrong in ("secret 4", "secret 0/s", "secret -1/s", "secret 1/day", "secret a b"):
         with pytest.raises(InputError, match="rate must be"):

@@ -216,7 +216,7 @@ class SklearnModel(SourceModel):
         if not hasattr(self.estimator, "feature_names_in_"):
             return np.column_stack([v.astype(object) for v in values])
         try:
-            import pandas  # type: ignore[import-untyped]
+            import pandas
         except ModuleNotFoundError as error:
             raise MissingExtraError("columns by name", "pandas", "sklearn") from error
         gap, texts = gap_of(self.estimator), text_columns(self.estimator)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
 from onnxtool.equality.certificate.sizes import (
+    SizeRun,
     Sizes,
     dim_key,
     free_inputs,
@@ -90,6 +91,7 @@ def row_dependence(
         for sizes in (*decided, *steps):
             rows = min(max(*(sizes[key] for key in batch), 2), most)
             tried.append({**sizes, **dict.fromkeys(batch, rows)})
+        tried += _other_constants(model, usual[0], batch, most, [s for s in tried if 0 not in s.values()])
         tried = [s for s in tried if fixed is None or all(s[key] != fixed.size for key in batch)]
         for sizes in [s for i, s in enumerate(tried) if 0 not in s.values() and s not in tried[:i]]:
             found = _Rows(model, sizes, batch, until, fixed).dependence()
@@ -116,6 +118,20 @@ def _batch_keys(model: onnx.ModelProto, fixed: FixedBatch | None) -> set[str]:
     if not keys or keys & others:
         raise NotCoveredError("the batch is not one dim alone")
     return keys
+
+
+def _other_constants(
+    model: onnx.ModelProto, usual: Sizes, batch: set[str], most: int, tried: Sequence[Sizes]
+) -> list[Sizes]:
+    """Batches for which the graph has constants that it has for none of those that are tried, as from a table."""
+    run, found, known = SizeRun(model, model), list[Sizes](), set[str]()
+    for sizes in (*tried, *({**usual, **dict.fromkeys(batch, rows)} for rows in range(1, most))):
+        run.constants = set()
+        run.of(sizes)
+        if not known >= run.constants and sizes not in tried:
+            found.append(sizes)
+        known |= run.constants
+    return found
 
 
 class _Rows:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
+from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value, is_float
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.model.spec import is_placeholder
 
@@ -327,11 +327,13 @@ class SizeRun:
     Attributes:
         total: elements of all tensors, in the last run.
         largest: elements of one of them.
+        constants: where it is a set, floats that were made of sizes alone; how often a tensor repeats them is left out.
     """
 
     def __init__(self, model: onnx.ModelProto, like: onnx.ModelProto) -> None:
         self._like, self._names = like, [i.name for i in free_inputs(model)]
         self.total = self.largest = 0
+        self.constants: set[str] | None = None
         self._numbers: list[int] = []
         self._decided: dict[str, list[bytes]] = {}
         self._compares = False
@@ -380,6 +382,8 @@ class SizeRun:
             self._elements[name] = max(self._elements.get(name, 0), known.size)
         if known is None or known.dtype.kind not in "biuf" or not known.size:
             return
+        if self.constants is not None and is_float(known.dtype):
+            self.constants.add(f"{name} {hash(_unrepeated(known).tobytes())}")
         flat = known.reshape(-1)
         signs = np.sign(flat) if flat.dtype.kind != "b" else flat
         few = _changes(signs) if name in (self._grows or ()) else signs  # of how many, the sizes tell
@@ -402,6 +406,14 @@ class SizeRun:
         before = self._decided.setdefault(name, [])
         if told not in before[-1:]:
             before.append(told)
+
+
+def _unrepeated(array: np.ndarray) -> np.ndarray:
+    """One slice along each axis whose slices are all the same."""
+    for axis in range(array.ndim):
+        one = array.take([0], axis)
+        array = one if np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=True) else array
+    return array
 
 
 def _changes(row: np.ndarray) -> np.ndarray:

@@ -104,7 +104,8 @@ def write_application(folder: Path, subject: Subject) -> None:
     threads = f'int(os.environ.get("THREADS", "{subject.figures.threads}"))  # of one run, measured'
     pictures = takes_image(subject.inputs)
     layout = f"{picture_layout(subject.inputs[0])!r}  # axis of the channels, and what Pillow calls them  # [image]"
-    values = {"NAME": shown, "THREADS": threads, "PICTURE": layout, **checks(subject)}
+    labels = {s.name: s.columns for s in subject.outputs if s.columns}
+    values = {"NAME": shown, "THREADS": threads, "PICTURE": layout, "LABELS": repr(labels), **checks(subject)}
     kept = {"image": pictures, "table": takes_table(subject.inputs), "extensions": subject.takes_extensions}
     app = kept_blocks(constants("fastapi/app.py", values), kept)
     write_protocol(folder, (*_PROTOCOL, *["decode_picture"] * pictures))

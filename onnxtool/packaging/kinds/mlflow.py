@@ -8,27 +8,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import TensorSpec, dtype_name
-from onnxtool.packaging.kind import MODEL, PackageKind, Subject, write_smoke_test
-from onnxtool.packaging.kinds.fastapi import write_conda
+from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, write_smoke_test
+from onnxtool.packaging.kinds.fastapi import checks, write_conda
 from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ScriptRunner, interpreter
 from onnxtool.report.package import Started
+from onnxtool.runtime.input_kinds import table_columns
 from onnxtool.runtime.runner import OnnxRunner, Runner
 
 # What the requirements name where MLflow itself is not installed here.
 _MLFLOW = "3.17.2"
-_PACKAGES = ("onnx", "onnxruntime", "numpy")
+_PACKAGES = ("onnx", "onnxruntime", "numpy", "orjson")
+_PROTOCOL = ("check_shared_dims", "decode_plain", "element_type", "runtime_datatype")
+_KINDS = {"f": "double", "i": "long", "u": "long", "b": "boolean"}
 
 
 class MlFlow(PackageKind):
-    """MLmodel, conda.yaml, python_env.yaml, requirements.txt."""
+    """MLmodel, code/, conda.yaml, python_env.yaml, requirements.txt."""
 
     name = "mlflow"
     title = "an MLflow model (onnx flavour)"
-    commands = ("pip install -r requirements.txt", "python smoke_test.py    # mlflow.onnx.load_model on this folder")
+    commands = ("pip install -r requirements.txt", "python smoke_test.py    # mlflow.pyfunc.load_model on this folder")
 
     def write(self, folder: Path, subject: Subject) -> None:
         """The files of an MLflow model; JSON is YAML too, so that names need no other quoting."""
@@ -37,6 +43,8 @@ class MlFlow(PackageKind):
         # mlflow.onnx imports it, and the small MLflow does not bring it.
         requirements.append(f"pandas=={subject.versions['pandas']}" if "pandas" in subject.versions else "pandas")
         python = ".".join(map(str, sys.version_info[:3]))
+        digest = io.sha256(folder / MODEL)[:32]
+        loader = f"frames_{digest}"  # one process may load several models, and has one module of each name
         document: dict[str, Any] = {
             "flavors": {
                 "onnx": {
@@ -47,22 +55,22 @@ class MlFlow(PackageKind):
                     "providers": ["CPUExecutionProvider"],
                 },
                 "python_function": {
+                    "code": "code",
                     "data": MODEL,
                     "env": {"conda": "conda.yaml", "virtualenv": "python_env.yaml"},
-                    "loader_module": "mlflow.onnx",
+                    "loader_module": loader,
                     "python_version": python,
                 },
             },
             "mlflow_version": mlflow,
             "model_size_bytes": io.total_bytes(folder / MODEL),
-            "model_uuid": io.sha256(folder / MODEL)[:32],
+            "model_uuid": digest,
         }
-        if all(not isinstance(s.dtype, str) for s in (*subject.inputs, *subject.outputs)):
-            document["signature"] = {
-                "inputs": json.dumps(_columns(subject.inputs) or _schema(subject.inputs)),
-                "outputs": json.dumps(_schema(subject.outputs)),
-                "params": None,
-            }
+        inputs = _columns(subject.inputs) or _schema(subject.inputs)
+        if inputs:
+            outputs = json.dumps(_schema(subject.outputs)) if _schema(subject.outputs) else None
+            document["signature"] = {"inputs": json.dumps(inputs), "outputs": outputs, "params": None}
+        _write_code(folder / "code", loader, subject)
         environment = {"python": python, "build_dependencies": ["pip"], "dependencies": ["-r requirements.txt"]}
         write_conda(folder, "mlflow-env", python, requirements)
         for name, content in (("MLmodel", document), ("python_env.yaml", environment)):
@@ -79,17 +87,39 @@ class MlFlow(PackageKind):
             told = "the model file in ONNX Runtime; mlflow is not installed (--fresh-venv installs it)"
             return runner, Started(told, complete=False)
         python, words = interpreter(folder, fresh)
-        return ScriptRunner(python, folder, *manifest.specs), Started(f"mlflow.onnx.load_model in {words}")
+        return ScriptRunner(python, folder, *manifest.specs), Started(f"mlflow.pyfunc.load_model in {words}")
+
+
+def _write_code(folder: Path, loader: str, subject: Subject) -> None:
+    """The module that MLflow loads, and the protocol beside it."""
+    folder.mkdir()
+    write_protocol(folder, _PROTOCOL)
+    titles = {s.name: [f"{s.name}[{label}]" for label in s.columns] for s in subject.outputs if s.columns}
+    values = {"THREADS": subject.figures.threads, "TITLES": repr(titles), **checks(subject)}
+    own = f"protocol_{loader}"
+    (folder / "protocol.py").rename(folder / f"{own}.py")
+    text = constants("mlflow/frames.py", values).replace("from protocol import", f"from {own} import")
+    (folder / f"{loader}.py").write_text(text, encoding="utf-8")
 
 
 def _columns(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
     """A table whose columns have names, for data frames, whose numbers are doubles; nothing for other models."""
-    if len(specs) != 1 or not specs[0].columns or specs[0].dtype not in ("float32", "float64"):
-        return []
-    return [{"name": name, "type": "double", "required": True} for name in specs[0].columns]
+    names, types = table_columns(specs), {s.name: s.dtype for s in specs}
+    return [
+        {"name": name, "type": _column_type(types[own]), "required": True}
+        for own, columns in names.items()
+        for name in columns
+    ]
+
+
+def _column_type(dtype: np.dtype[Any] | str) -> str:
+    return "string" if isinstance(dtype, str) else _KINDS.get(dtype.kind, "double")
 
 
 def _schema(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    """Tensors with their names; nothing where one is of texts, which MLflow has no element type for."""
+    if any(isinstance(s.dtype, str) for s in specs):
+        return []
     return [
         {
             "name": s.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxtool.model.spec import TensorSpec, dtype_name
@@ -53,6 +53,7 @@ class _Language:
         quote: makes a name a text of the language.
         column: of the language's words in `_TYPES`.
         parameter, feed, output: the forms.
+        texts: those of an input of texts, parameter and feed.
         parts: what stands between feeds.
         lines: what stands between outputs.
     """
@@ -61,9 +62,15 @@ class _Language:
     column: int
     parameter: str
     feed: str
+    texts: tuple[str, str]
     parts: str
     output: str = "{name}"
     lines: str = ", "
+
+    def inputs(self, place: int, specs: Sequence[tuple[int, TensorSpec]]) -> list[str]:
+        """The forms of inputs, filled: 0 for parameters, 1 for feeds."""
+        own = (self.parameter, self.feed)[place]
+        return [self.written(self.texts[place] if isinstance(s.dtype, str) else own, i, s) for i, s in specs]
 
     def written(self, form: str, index: int, spec: TensorSpec) -> str:
         """A form, filled for a tensor."""
@@ -95,6 +102,10 @@ _LANGUAGES: Mapping[str, _Language] = {
         0,
         "input{i}: {kind}",
         "{name} to OnnxTensor.createTensor(environment, input{i}, longArrayOf({dims}){java})",
+        (
+            "input{i}: Array<String>",
+            "{name} to OnnxTensor.createTensor(environment, input{i}, longArrayOf({dims}))",
+        ),
         ",\n        ",
         "// result.get({name}).get().value",
         "\n        ",
@@ -104,6 +115,7 @@ _LANGUAGES: Mapping[str, _Language] = {
         1,
         "input{i}: NSMutableData",
         "{name}: try ORTValue(tensorData: input{i}, elementType: .{kind},\n                shape: [{dims}])",
+        ("input{i}: [String]", "{name}: try ORTValue(tensorStringData: input{i}, shape: [{dims}])"),
         ",\n            ",
     ),
     "Model.cs": _Language(
@@ -111,6 +123,10 @@ _LANGUAGES: Mapping[str, _Language] = {
         2,
         "{kind}[] input{i}",
         "[{name}] = OrtValue.CreateTensorValueFromMemory(input{i}, new long[] {{ {dims} }})",
+        (
+            "string[] input{i}",
+            "[{name}] = OrtValue.CreateFromStringTensor(new DenseTensor<string>(input{i}, new[] {{ {dims} }}))",
+        ),
         ",\n            ",
     ),
     "Model.java": _Language(
@@ -118,6 +134,10 @@ _LANGUAGES: Mapping[str, _Language] = {
         0,
         "{kind} input{i}",
         "feeds.put({name}, OnnxTensor.createTensor(environment, input{i}, new long[] {{{dims}}}{java}));",
+        (
+            "String[] input{i}",
+            "feeds.put({name}, OnnxTensor.createTensor(environment, input{i}, new long[] {{{dims}}}));",
+        ),
         "\n        ",
         "// result.get({name}).get().getValue()",
         "\n        ",
@@ -127,6 +147,7 @@ _LANGUAGES: Mapping[str, _Language] = {
         3,
         "input{i}",
         "{name}: new ort.Tensor({dtype}, input{i}, [{dims}]), // {kind}",
+        ("input{i}", "{name}: new ort.Tensor({dtype}, input{i}, [{dims}]), // an array of texts"),
         "\n    ",
         "// results[{name}].data",
         "\n  ",
@@ -137,14 +158,23 @@ _LANGUAGES: Mapping[str, _Language] = {
         "{reference} input{i}",
         "const std::vector<int64_t> dims{i}{{{dims}}};\n  inputs.push_back(\n"
         "      Ort::Value::CreateTensor<{kind}>(memory, {data}, {count}, dims{i}.data(), dims{i}.size()));",
+        (
+            "const std::vector<std::string>& input{i}",
+            "const std::vector<int64_t> dims{i}{{{dims}}};\n"
+            "  inputs.push_back(\n"
+            "      Ort::Value::CreateTensor(Ort::AllocatorWithDefaultOptions(), dims{i}.data(), dims{i}.size(),\n"
+            "                               ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING));\n"
+            "  for (size_t k = 0; k < input{i}.size(); ++k)\n"
+            "    inputs.back().FillStringTensorElement(input{i}[k].c_str(), k);",
+        ),
         "\n  ",
     ),
 }
 
 
 def snippets(subject: Subject) -> dict[str, str]:
-    """File name -> text. Inputs of types without an array in these languages, such as texts, stand in the head only."""
-    known = [(i, s) for i, s in enumerate(subject.inputs) if dtype_name(s.dtype) in _TYPES]
+    """File name -> text. Inputs of types that these languages do not have, such as bfloat16, stand in the head only."""
+    known = [(i, s) for i, s in enumerate(subject.inputs) if isinstance(s.dtype, str) or dtype_name(s.dtype) in _TYPES]
     head = [f"// {subject.name}: model.ort of this folder, ONNX Runtime"]
     for what, specs in (("input", subject.inputs), ("output", subject.outputs)):
         head += [f"// {what} {s.info()}".replace("\n", " ") for s in specs]
@@ -152,8 +182,8 @@ def snippets(subject: Subject) -> dict[str, str]:
     for file, language in _LANGUAGES.items():
         values = {
             "HEAD": "\n".join(head) + "\n",
-            "PARAMETERS": ", ".join(language.written(language.parameter, i, s) for i, s in known),
-            "FEEDS": language.parts.join(language.written(language.feed, i, s) for i, s in known),
+            "PARAMETERS": ", ".join(language.inputs(0, known)),
+            "FEEDS": language.parts.join(language.inputs(1, known)),
             "NAMES": ", ".join(language.quote(s.name) for _, s in known),
             "OUTPUTS": language.lines.join(language.written(language.output, 0, s) for s in subject.outputs),
         }

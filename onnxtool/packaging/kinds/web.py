@@ -11,7 +11,7 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.generation.bundle import read_json
 from onnxtool.model import io
 from onnxtool.model.header import read_header
-from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.model.spec import TensorSpec, dtype_name, shared_dims
 from onnxtool.packaging.browser_runner import BrowserRunner, find_browser
 from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject, filled
 from onnxtool.packaging.manifest import RUNTIME_PACKAGE, read_manifest
@@ -74,6 +74,7 @@ class Web(PackageKind):
             "WEBGPU": json.dumps(_has_webgpu(subject)),
             "INPUTS": json.dumps(_specs(subject.inputs)),
             "OUTPUTS": json.dumps(_specs(subject.outputs)),
+            "SHARED": json.dumps(shared_dims(subject.inputs)),
             "INPUT_TYPES": _types(subject.inputs),
             "OUTPUT_TYPES": _types(subject.outputs),
             "CASES": json.dumps([f"case{i}.npz" for i in range(len(subject.feeds))]),
@@ -142,7 +143,8 @@ def missing_operators(model: Path, wasm: bytes) -> list[str]:
 
 
 def _specs(specs: Sequence[TensorSpec]) -> list[dict[str, object]]:
-    return [{"name": s.name, "type": dtype_name(s.dtype), "dims": list(s.shape or ())} for s in specs]
+    found = [{"name": s.name, "type": dtype_name(s.dtype), "dims": s.shape or (), "columns": s.columns} for s in specs]
+    return [{key: value for key, value in entry.items() if key != "columns" or value} for entry in found]
 
 
 def _types(specs: Sequence[TensorSpec]) -> str:

@@ -57,7 +57,7 @@ def frame_like(data: Any, columns: Mapping[str, np.ndarray]) -> Any:
     """
     if not is_frame(data):
         try:
-            from pandas import DataFrame  # type: ignore[import-untyped]
+            from pandas import DataFrame
         except ModuleNotFoundError:
             return None
         data = DataFrame()

@@ -55,6 +55,9 @@ DEPENDENT = {
     "h = Slice(x, zero, b, a) y = Concat<axis = 0>(t, h) }",
     "moved into columns": "<int64[2] s = {6, -1}> { h = Reshape(x, s) c = Constant<value_ints = [1]>() "
     "r = ReduceSum<keepdims = 0>(h, c) y = Add(x, r) }",
+    # The same at 1, 2, 3 and 16 rows.
+    "factor by rows": "<float[17] t = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1}> "
+    "{ s = Shape<start = 0, end = 1>(x) f = Gather(t, s) y = Mul(x, f) }",
 }
 INDEPENDENT = {
     "relu": "{ y = Relu(x) }",
@@ -76,12 +79,13 @@ INDEPENDENT = {
     "{ h = Reshape(x, s) k = Transpose<perm = [0, 2, 1]>(h) g = MatMul(h, k) p = Softmax(g) m = MatMul(p, h) "
     "y = Reshape(m, t) }",
     "turned over and back": "{ t = Transpose<perm = [1, 0]>(x) r = Exp(t) y = Transpose<perm = [1, 0]>(r) }",
+    "same factor for any rows": "<float[6] t = {1, 2, 3, 4, 5, 6}> { s = Shape(x) f = Expand(t, s) y = Mul(x, f) }",
 }
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_rows_that_depend_on_each_other(name: str) -> None:
-    assert row_dependence(model(DEPENDENT[name]), 4).reason
+    assert row_dependence(model(DEPENDENT[name]), 16).reason
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -105,9 +106,29 @@ def test_snippets_name_the_models_own_tensors(numbers: Path, tmp_path: Path) -> 
         assert subprocess.run(command, input=code, capture_output=True, check=False).returncode == 0
 
 
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Texts, and numbers beside them."""
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    m (string[n] title, float[n] size) => (string[n] title_out, float[n] size_out) {
+        title_out = Identity(title) size_out = Neg(size) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "texts.onnx")
+    return tmp_path / "texts.onnx"
+
+
+def test_snippets_take_texts(texts: Path, tmp_path: Path) -> None:
+    package(texts, tmp_path / "out", kinds=["ort"])
+    for name in LANGUAGES:
+        lines = (tmp_path / "out" / "snippets" / name).read_text().splitlines()
+        code = "\n".join(line for line in lines if not line.startswith("//"))
+        assert '"title"' in code and code.count("input0") >= 2 and code.count("input1") >= 2, name
+        assert name == "model.js" or re.search(r"(?i)string[\]>&[]*", code), name
+
+
 @needs_compiler
-def test_the_snippet_compiles(numbers: Path, tmp_path: Path) -> None:
-    package(numbers, tmp_path / "out", kinds=["ort"])
+@pytest.mark.parametrize("model", ["numbers", "texts"])
+def test_the_snippet_compiles(model: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    package(request.getfixturevalue(model), tmp_path / "out", kinds=["ort"])
     command = [str(COMPILER), "-std=c++17", "-Wall", "-fsyntax-only", f"-I{HEADERS}"]
     code = tmp_path / "out" / "snippets" / "model.cpp"
     done = subprocess.run([*command, str(code)], capture_output=True, text=True, check=False)

@@ -209,9 +209,9 @@ def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) ->
     assert "Image" not in (folder / "app.py").read_text()
 
 
-def test_the_columns_of_a_table_are_taken_by_their_names(tiny: Path, tmp_path: Path) -> None:
+def test_columns_and_classes_are_known_by_their_names(tiny: Path, tmp_path: Path) -> None:
     model = onnx.load(tiny)
-    model.metadata_props.add(key="onnxtool.columns", value='{"x": ["a", "b", "c"]}')
+    model.metadata_props.add(key="onnxtool.columns", value='{"x": ["a", "b", "c"], "y": ["no", "yes"]}')
     onnx.save(model, tmp_path / "named.onnx")
     package(tmp_path / "named.onnx", tmp_path / "out", kinds=["fastapi"])
     command, port, _ = application_command(tmp_path / "out", fresh=False)
@@ -229,6 +229,9 @@ def test_the_columns_of_a_table_are_taken_by_their_names(tiny: Path, tmp_path: P
         for body, headers in ((b"a,b,d\n1,2,3\n", csv), (b"a,b,c,c\n1,2,3,4\n", csv), (b'{"a": [1], "b": [2]}', {})):
             status, answer = post(server.url, "/predict", body, headers)
             assert status == 400 and "'c'" in json.loads(answer)["error"]
+        body = whole(outputs=[{"name": "y", "parameters": {"classification": 1}}])
+        status, answer = post(server.url, "/v2/models/named/infer", body)
+        assert json.loads(answer)["outputs"][0]["data"] == ["8.500000:1:yes"]
     finally:
         server.close()
 

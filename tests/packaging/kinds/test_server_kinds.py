@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -134,7 +136,8 @@ def test_kserve_starts_the_container_of_the_package(tiny: Path, tmp_path: Path) 
 def test_mlflow_finds_its_onnx_flavour_and_pyfunc(tiny: Path, tmp_path: Path) -> None:
     package(tiny, tmp_path / "out", kinds=["mlflow"])
     document = yaml.safe_load((tmp_path / "out" / "MLmodel").read_text())
-    assert document["flavors"]["python_function"]["loader_module"] == "mlflow.onnx"
+    pyfunc = document["flavors"]["python_function"]
+    assert (tmp_path / "out" / pyfunc["code"] / f"{pyfunc['loader_module']}.py").is_file()
     for flavour in document["flavors"].values():
         assert (tmp_path / "out" / flavour["data"]).is_file()
     for file in document["flavors"]["python_function"]["env"].values():
@@ -149,7 +152,44 @@ def test_mlflow_takes_data_frames_where_columns_have_names() -> None:
     specs = [TensorSpec("x", np.dtype("float32"), ("n", 2), columns=("age", "size"))]
     assert [(c["name"], c["type"]) for c in _columns(specs)] == [("age", "double"), ("size", "double")]
     assert not _columns([replace(specs[0], columns=())]) and not _columns(specs * 2)
-    assert not _columns([replace(specs[0], dtype=np.dtype("int64"))])
+    table = [TensorSpec("age", np.dtype("int32"), ("n", 1)), TensorSpec("town", "string", ("n", 1))]
+    assert [(c["name"], c["type"]) for c in _columns(table)] == [("age", "long"), ("town", "string")]
+
+
+def test_mlflow_answers_a_data_frame_with_a_column_for_each_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def loaded(scale: str, labels: str) -> Any:
+        text = f"""<ir_version: 10, opset_import: ["" : 20]> m
+        (double[n, 1] age, string[n, 1] town) => (string[n] name, double[n, 2] score) <int64[1] a = {{1}}> {{
+            name = Squeeze(town, a) b = Constant<value = double {{{scale}}}>() c = Mul(age, b)
+            score = Concat<axis = 1>(age, c) }}"""
+        proto = onnx.parser.parse_model(text)
+        onnx.helper.set_model_props(proto, {"onnxtool.columns": json.dumps({"score": list(labels)})})
+        folder = tmp_path / scale
+        onnx.save(proto, tmp_path / f"m{scale}.onnx")
+        package(tmp_path / f"m{scale}.onnx", folder, kinds=["mlflow"])
+        pyfunc = yaml.safe_load((folder / "MLmodel").read_text())["flavors"]["python_function"]
+        monkeypatch.syspath_prepend(folder / pyfunc["code"])
+        return importlib.import_module(pyfunc["loader_module"])._load_pyfunc(str(folder / pyfunc["data"]))
+
+    # Both are loaded by one process, as in a notebook.
+    for model, scale, labels in ((loaded("2", "ab"), 2, "ab"), (loaded("3", "cd"), 3, "cd")):
+        frame = pandas.DataFrame({"town": ["Bonn", "Ulm"], "age": [30.0, 7.0]}, index=[5, 9])
+        found = model.predict(frame)
+        assert found.to_dict("list") == {
+            "name": ["Bonn", "Ulm"],
+            f"score[{labels[0]}]": [30.0, 7.0],
+            f"score[{labels[1]}]": [30.0 * scale, 7.0 * scale],
+        }
+        assert list(found.index) == [5, 9]
+        arrays = model.predict({"age": np.array([[30.0]]), "town": np.array([["Bonn"]], object)})
+        assert arrays["score"].tolist() == [[30.0, 30.0 * scale]]
+        for broken in (frame.drop(columns="age"), frame.assign(town=[None, "Ulm"]), frame.assign(other=1)):
+            with pytest.raises(Exception, match=r"town|age|other"):
+                model.predict(broken)
 
 
 _PYFUNC = """

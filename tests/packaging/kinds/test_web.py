@@ -97,6 +97,73 @@ def test_the_pages_work_from_a_plain_server(mixed: Path, tmp_path: Path) -> None
         server.stdout.close()
 
 
+_FILLED_IN = """<iframe src="index.html"></iframe><pre></pre><script type="module">
+const cases = CASES, page = document.querySelector("iframe").contentWindow;
+const find = (id) => page.document.getElementById(id);
+const until = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 20)); };
+await until(() => find("state")?.textContent.startsWith("ready"));
+for (const values of cases) {
+  find("answer").textContent = "";
+  const elements = [...page.document.querySelectorAll("textarea, input")];
+  elements.forEach((element, i) => { element.value = values[i]; });
+  find("form").requestSubmit();
+  await until(() => find("answer").textContent);
+  document.querySelector("pre").append(find("answer").textContent.replace(/[0-9.]+ ms/, "").replace(/\\n+/g, ";"), "|");
+}
+document.querySelector("pre").append("done");
+</script>"""
+
+
+@needs_runtime
+def test_the_demo_answers_nothing_for_what_was_not_filled_in(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    m (string[n] t, int64[n, 1] c, uint8[n, 1] s, float[n, 2, 1] f) =>
+      (string[n] t1, int64[n, 1] c1, uint8[n, 1] s1, float[n, 2, 1] f1) {
+        t1 = Identity(t) c1 = Identity(c) s1 = Identity(s) f1 = Neg(f) }"""
+    proto = onnx.parser.parse_model(text)
+    onnx.helper.set_model_props(proto, {"onnxtool.columns": json.dumps({"c": ["age"]})})
+    onnx.save(proto, tmp_path / "m.onnx")
+    folder = tmp_path / "page"
+    package(tmp_path / "m.onnx", folder, kinds=["web"], web=WebOptions(runtime_folder=RUNTIME))
+    good = ["a", "9223372036854775807", "255", "[[[1],[2]]]"]
+    cases = {
+        "f1 [1,2,1] -1, -2": good,
+        "c1 [1,1] 9223372036854775807": good,
+        "agree in n: t has 2, c has 1": ["a\nb", *good[1:]],
+        "agree in n: t has 0, c has 1": ["", *good[1:]],
+        "age: nothing is not": ["a", "", *good[2:]],
+        "age: 1.5 is not": ["a", "1.5", *good[2:]],
+        "age: 9223372036854775808 is out of": ["a", "9223372036854775808", *good[2:]],
+        "s, column 0: 256 is out of": ["a", "1", "256", good[3]],
+        "f: null is not": [*good[:3], "[[[1],[null]]]"],
+        "f: true is not": [*good[:3], "[[[1],[true]]]"],
+    }
+    (folder / "fill.html").write_text(_FILLED_IN.replace("CASES", json.dumps(list(cases.values()))))
+    port = free_port()
+    server = subprocess.Popen([sys.executable, "-I", "-B", str(folder / "serve.py"), str(port)], stdout=subprocess.PIPE)
+    try:
+        command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'u'}"]
+        command += [
+            "--virtual-time-budget=60000",
+            "--timeout=60000",
+            "--dump-dom",
+            f"http://127.0.0.1:{port}/fill.html",
+        ]
+        shown = ""
+        for _ in range(10):
+            shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+            if "done</pre>" in shown:
+                break
+        answers = shown.partition("<pre>")[2].partition("done</pre>")[0].split("|")
+        for said, answer in zip(cases, answers[:-1], strict=True):
+            assert said in answer, (said, answers)
+    finally:
+        server.terminate()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+
+
 @needs_runtime
 def test_an_operator_that_the_runtime_lacks_is_named(tmp_path: Path) -> None:
     graph = helper.make_graph(

@@ -46,6 +46,7 @@ MAX_WAITING = int(os.environ.get("MAX_WAITING", "64"))  # more are refused with 
 MAX_BYTES = int(os.environ.get("MAX_BYTES", str(64 << 20)))  # of one request
 SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must agree in: inputs and axes
 COLUMNS: dict[str, tuple[str, ...]] = {}  # of a table: the columns of each input
+LABELS: dict[str, tuple[str, ...]] = {}  # of outputs: the names of their classes
 TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
 PICTURE = (3, "RGB")  # [image]
 MAX_SECONDS = float(os.environ.get("MAX_SECONDS", "60"))  # for a request to arrive, and for its answer
@@ -181,7 +182,7 @@ async def answer_v2(request: Request) -> Response:
     if unknown := asked.outputs.keys() - {o["name"] for o in OUTPUTS}:
         raise InputError(f"no output {min(unknown)!r}")
     head = {"model_name": NAME, "model_version": VERSION} | ({} if asked.id is None else {"id": asked.id})
-    parts, json_length = encode_response(head, (await run(asked.feeds)).items(), asked, {})
+    parts, json_length = encode_response(head, (await run(asked.feeds)).items(), asked, LABELS)
     if not json_length:
         return Response(b"".join(parts), media_type="application/json")
     headers = {HEADER_LENGTH: str(json_length)}

@@ -6,19 +6,15 @@ python smoke_test.py
 import sys
 from pathlib import Path
 
-import mlflow.onnx
+import mlflow.pyfunc
 import numpy as np
-import onnxruntime as ort
 import recorded
 
 FOLDER = Path(__file__).parent
 
 
 def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    model = mlflow.onnx.load_model(str(FOLDER))
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
+    return dict(mlflow.pyfunc.load_model(str(FOLDER)).get_raw_model().predict(inputs))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 using System;
 using System.Collections.Generic;
 using Microsoft.ML.OnnxRuntime;
+using Microsoft.ML.OnnxRuntime.Tensors;
 
 public sealed class Model : IDisposable
 {

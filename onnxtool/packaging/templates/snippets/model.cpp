@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <vector>
 
 std::vector<Ort::Value> run(Ort::Session& session, @PARAMETERS@) {

@@ -61,15 +61,29 @@ function textField(spec) {
   };
 }
 
+/** A value of an element type, from a number, a boolean or a field's text; what the type does not have is an error. */
+function valueOf(given, type, name) {
+  const text = String(given).trim(), whole = type.includes("int");
+  const kinds = { string: true, number: !whole || Number.isSafeInteger(given), boolean: type === "bool" };
+  const form = type === "bool" ? /^(true|false|0|1)$/ : whole ? /^-?\d+$/ : /./;
+  const value = text === "true" ? 1 : text === "false" ? 0 : whole && form.test(text) ? BigInt(text) : Number(text);
+  if (!kinds[typeof given] || !form.test(text) || (!whole && !Number.isFinite(value))) {
+    throw new Error(`${name}: ${text === "" ? "nothing" : text} is not a value of ${type}`);
+  }
+  const held = arrayType(type).of(type.endsWith("int64") ? value : Number(value))[0];
+  if (whole && BigInt(held) !== value) throw new Error(`${name}: ${text} is out of the range of ${type}`);
+  return held;
+}
+
 /** One row of a table: a field for each column. */
 function tableField(spec) {
-  const cells = Array.from({ length: spec.dims[1] }, (_, i) =>
-    Object.assign(document.createElement("input"), { type: "number", step: "any", value: 0, title: `column ${i}` }));
+  const titles = Array.from({ length: spec.dims[1] }, (_, i) => spec.columns?.[i] ?? `${spec.name}, column ${i}`);
+  const cells = titles.map((title) =>
+    Object.assign(document.createElement("input"), { type: "number", step: "any", value: 0, title }));
   return {
     elements: cells,
     read() {
-      const whole = spec.type.endsWith("int64");
-      const values = cells.map((cell) => (whole ? BigInt(cell.value) : Number(cell.value)));
+      const values = cells.map((cell, i) => valueOf(cell.value, spec.type, titles[i]));
       return { data: arrayType(spec.type).from(values), dims: [1, cells.length] };
     },
   };
@@ -89,8 +103,7 @@ function jsonField(spec) {
     read() {
       const value = JSON.parse(area.value), shape = [];
       for (let level = value; Array.isArray(level); level = level[0]) shape.push(level.length);
-      const flat = [value].flat(Infinity);
-      const data = spec.type.endsWith("int64") ? flat.map(BigInt) : flat;
+      const data = [value].flat(Infinity).map((v) => valueOf(typeof v === "string" ? null : v, spec.type, spec.name));
       return { data: arrayType(spec.type).from(data), dims: shape };
     },
   };
@@ -103,10 +116,10 @@ function fieldFor(spec) {
 }
 
 function shown({ data, dims }) {
-  const values = Array.from(data.slice(0, 1000), (v) => (typeof v === "bigint" ? Number(v) : v));
-  const best = values.map((v, i) => [v, i]).sort((a, b) => b[0] - a[0]).slice(0, 5);
+  const values = Array.from(data.slice(0, 1000));
+  const best = values.map((v, i) => [v, i]).sort((a, b) => (a[0] < b[0]) - (a[0] > b[0])).slice(0, 5);
   return `[${dims}] ${values.slice(0, 20).join(", ")}${data.length > 20 ? " ..." : ""}\n`
-    + (typeof values[0] === "number" && values.length > 5 ? `largest: ${best.map(([v, i]) => `#${i} ${v}`).join(", ")}\n` : "");
+    + (typeof values[0] !== "string" && values.length > 5 ? `largest: ${best.map(([v, i]) => `#${i} ${v}`).join(", ")}\n` : "");
 }
 
 const fields = Object.fromEntries(INPUTS.map((spec) => [spec.name, fieldFor(spec)]));

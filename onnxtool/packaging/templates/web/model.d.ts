@@ -16,6 +16,7 @@ export interface Spec {
   name: string;
   type: string;
   dims: (number | string | null)[];
+  columns?: string[];
 }
 
 export interface Model {

@@ -6,6 +6,7 @@
 
 export const INPUTS = @INPUTS@;
 export const OUTPUTS = @OUTPUTS@;
+const SHARED = @SHARED@; // dims that several inputs must agree in: inputs and axes
 const HAS_WEBGPU = @WEBGPU@; // whether its runtime is in this folder
 
 const ARRAYS = {
@@ -45,6 +46,12 @@ export async function load({ device = "wasm", threads = navigator.hardwareConcur
           throw new Error(`${spec.name} must be ${spec.type}[${spec.dims}], not [${given.dims}] of ${given.data.length}`);
         }
         tensors[spec.name] = new ort.Tensor(spec.type, given.data, given.dims);
+      }
+      for (const [dim, places] of Object.entries(SHARED)) {
+        const sizes = places.map(([name, axis]) => feeds[name].dims[axis]);
+        if (new Set(sizes).size > 1) {
+          throw new Error(`the inputs must agree in ${dim}: ${places.map(([name], i) => `${name} has ${sizes[i]}`).join(", ")}`);
+        }
       }
       const results = await told("run the model", () => session.run(tensors));
       const found = {};
