@@ -37,7 +37,8 @@ class Fidelity:
             20 for classes, matrices and linear layers, 10 for vectors.
         vector_cosine: mean cosine to the float model's rows, of outputs that are compared with one another; None
             where there is none.
-        neighbours: share of their ten nearest rows that stay among the ten nearest; None with too few rows.
+        neighbours: what their ten nearest rows are worth, by how much nearer these are than the mean row by the float
+            model's cosines, of what its own ten nearest are; None with too few rows.
         detection_cost: how far from the threshold the float model's scores of what differs, or may differ, are, summed,
             of how many it finds, at most; None where no output holds scores.
         detections: how many the float model finds.
@@ -46,7 +47,8 @@ class Fidelity:
         sample_cost: `detection_cost` in the same way.
         total_shift: by how much the sum of a map of amounts is off, 0.01 is one in a hundred; None where there is none.
         rare_shift: how far scores over 0.9, or over a threshold that fewer than 20 exceed, move on the mean.
-        rare_f1: F1 of these, the worst; None where none is as high.
+        rare_f1: F1 of these against labels that the float model's scores are the chances of, over its own, on the mean
+            of thresholds in a band of a tenth, the worst; None where none is as high.
         kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
         bounds: the ends of the intervals at the confidence asked for, by the name of the field that each is of:
             `margin_db`, `vector_cosine`, `neighbours`, `detection_f1` and `sample_f1` at least, `sample_cost`,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from onnxtool.cli.views.quantize import _off
+from onnxtool.report.quantize import Fidelity
 
 Run = Callable[..., object]
 
@@ -186,3 +190,13 @@ def test_an_option_without_effect_is_an_error(
     assert done.returncode == 2
     assert words in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_what_the_weakest_column_loses_is_one_line_for_people() -> None:
+    """0.1 % measured, 0.5 % at the end of the interval, 1 % allowed."""
+    bounds = {"margin_db": 3.0103}
+    found = Fidelity(40, 1.0, None, 256, column_db=30, weakest="y[3]", margin_db=10, bounds=bounds)
+    assert _off(found, "95 %") == "y[3] loses 0.1 %  (at most 0.5 %, 95 %, 256 samples; 1 % is allowed)"
+    vectors = Fidelity(40, 1.0, None, 64, neighbours=0.998, bounds={"neighbours": 0.995})
+    assert _off(vectors, "95 %") == "what is nearest loses 0.2 %  (at most 0.5 %, 95 %, 64 samples)"
+    assert _off(replace(vectors, neighbours=None), "95 %") == ""

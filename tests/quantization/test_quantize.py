@@ -12,9 +12,13 @@ from onnx import helper
 import onnxtool
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.model.provenance.metadata import read_history
+from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization import targets
-from onnxtool.quantization.recipe import from_dict
+from onnxtool.quantization.inputs import open_inputs
+from onnxtool.quantization.recipe import QuantRecipe, from_dict
+from onnxtool.quantization.search.search import search
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
 from tests.quantization.quant_models import build, weights
@@ -255,3 +259,18 @@ def test_weights_have_seven_bits_where_sums_of_eight_saturate(
         data = fixtures / "calib.npz"
         report = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", mode=mode, data=data)
         assert ("7-bit weights" in report.summary) == ("7 bits" in report.warnings) == reduced
+
+
+def test_a_search_of_a_small_model_takes_its_ranges_from_all_samples(tmp_path: Path) -> None:
+    """The last calibration sample alone is ten times as large as those that are looked at for sizes."""
+    proto = build(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weights(16, 16)}, {"x": [None, 16]}, {"y": [None, 16]}
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    rows = np.random.default_rng(0).normal(size=(33, 16)).astype(np.float32)
+    rows[32] *= 10  # the 33rd: no held-out one
+    np.savez(tmp_path / "x.npz", x=rows)
+    job = open_inputs(ModelFile(tmp_path / "m.onnx"), QuantizeOptions(data=str(tmp_path / "x.npz")), "extended")
+    outcome = search(job, QuantRecipe(mode="auto"), 0.01, 20.0)
+    recipes = [t.recipe for t in outcome.trials if t.recipe.method == "minmax" and "x" in (t.recipe.ranges or {})]
+    assert recipes and all(max(map(abs, (r.ranges or {})["x"])) > 10 for r in recipes)

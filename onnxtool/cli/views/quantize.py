@@ -129,7 +129,7 @@ def _not_run(report: QuantizeReport) -> str:
 
 
 def _accuracy(report: QuantizeReport) -> str:
-    """What is lost at most, in one line; of labels, else of classes."""
+    """What is lost at most, in one line: of labels, else of classes, else by the weakest column."""
     metric, found = report.metric, report.fidelity
     level = f"{report.confidence * 100:g} %"
     if metric is not None:
@@ -140,13 +140,31 @@ def _accuracy(report: QuantizeReport) -> str:
             return f"{change}  ({samples})"
         more = f"; {metric.needed:,} would show the budget" if metric.needed else ""
         return f"{change}  (loses at most {max(metric.drop_at_most, 0) * 100:.1f} points, {level}, {samples}{more})"
-    if found is None or found.agreement is None or found.drop_at_most is None:
+    if found is None:
         return ""
+    if found.agreement is None or found.drop_at_most is None:
+        return _off(found, level)
     what = "characters" if found.sequences else "classes"
     return (
         f"same {what} {found.agreement * 100:.1f} %  (loses at most {found.drop_at_most * 100:.2f} points by "
         f"float's own probabilities, {level}, {plural(found.samples, 'sample')})"
     )
+
+
+def _off(found: Fidelity, level: str) -> str:
+    """What the weakest column loses (of its variance, or of what its name says), at most, and what is allowed; of
+    vectors what their neighbours lose.
+    """
+    samples = plural(found.samples, "sample")
+    if found.column_db is None and found.neighbours is not None:
+        lost, most = (f"{100 - 100 * (v or 0.0):.2g} %" for v in (found.neighbours, found.at_bound("neighbours")))
+        return f"what is nearest loses {lost}  (at most {most}, {level}, {samples})"
+    if found.column_db is None:
+        return ""
+    needed = found.column_db - found.margin_db
+    least = found.at_bound("margin_db") or 0.0
+    off, most, allowed = (f"{100 * 10 ** (-db / 10):.2g} %" for db in (found.column_db, needed + least, needed))
+    return f"{found.weakest} loses {off}  (at most {most}, {level}, {samples}; {allowed} is allowed)"
 
 
 def _error(found: Fidelity | None) -> str:
@@ -157,6 +175,6 @@ def _error(found: Fidelity | None) -> str:
     if found.column_db is not None:
         agreement += f", weakest {found.weakest} at {number(found.column_db)} dB"
     if found.neighbours is not None:
-        agreement += f", {found.neighbours * 100:.1f} % of neighbours kept"
+        agreement += f", {found.neighbours * 100:.1f} % of what is nearest kept"
     samples = plural(found.samples, "sample")
     return f"SQNR {number(found.sqnr_db)} dB, cosine {cosine(found.cosine)}{agreement} ({samples})"

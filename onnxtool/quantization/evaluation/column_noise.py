@@ -256,7 +256,7 @@ class PlaceNoise:
 _SPREADS_ALIKE = 10.0  # the spread of the 95th percentile of columns against that of the 5th
 _MANY_ROWS, _FEW_ROWS_MORE = 32, 4  # of fewer rows, a class that none of them is of hardly varies
 _UNIT_ROWS = 8  # rows, from which on their lengths tell something
-_SAME_LENGTH = 1e-3  # relative spread of the lengths of rows
+_SAME_LENGTH = 1e-3  # spread of the lengths of rows, of that of rows
 
 
 def _rows_of(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
@@ -269,6 +269,7 @@ def _rows_of(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 _SPAN, _DECADE = 5.0, 10.0  # of the 95th percentile against the 5th: the least that tells something, and one decade
+_SURE = 0.5  # a score, of which more means "yes"
 _MOST_VALUES = 4096  # of a column, that are looked at
 DECADE_POWER = float((np.log(_DECADE) / (2 * 1.645)) ** 2)  # variance of the logarithm of what spans one decade
 _LOST = float(np.log(2))  # what is off by a factor of two is lost, however far it is off: 20 dB are one in a hundred
@@ -287,6 +288,8 @@ def amounts_of(outputs: Sequence[np.ndarray]) -> np.ndarray:
     columns = columns[:, :: max(columns.shape[1] // _MOST_VALUES, 1)]
     low, middle, high = np.percentile(columns, (5, 50, 95), axis=1)
     positive = (columns.min(axis=1) > 0) & (high >= _SPAN * low)
+    most = columns.max(axis=1)
+    positive &= (most > 1) | (most <= _SURE)  # else a score, of which small ones mean "no"
     low, middle, high = (np.where(positive, q, 1.0) for q in (low, middle, high))
     with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are none
         skew = np.abs(np.log((high - middle) / (middle - low)))
@@ -355,12 +358,16 @@ def are_alike(outputs: Sequence[np.ndarray]) -> bool:
 
 
 def are_of_one_length(outputs: Sequence[np.ndarray]) -> bool:
-    """Whether all rows have the same length: they were divided by it, which only makes sense for vectors."""
+    """Whether all rows have the same length: they were divided by it, which only makes sense for vectors.
+
+    Lengths that differ by less than a thousandth of how rows differ; rows that all point the same way (positions on a
+    map) hardly differ in length either.
+    """
     rows = _rows_of(outputs)
     if rows is None or len(rows) < _UNIT_ROWS:
         return False
     lengths = np.linalg.norm(rows, axis=1)
-    return bool(lengths.min() > 0 and np.ptp(lengths) <= _SAME_LENGTH * lengths.mean())
+    return bool(lengths.min() > 0 and np.ptp(lengths) <= _SAME_LENGTH * np.linalg.norm(rows.std(axis=0)))
 
 
 def column_axis(shape: tuple[int, ...]) -> int | None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onnxtool.quantization.evaluation.output_statistics import ALIKE_DB, CLASSES_DB, TARGETS_DB, VALUES_DB
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 DEFAULT_DROP = 0.01  # one point
@@ -20,12 +19,11 @@ _MANY_FOUND = 200
 _RARE_SHIFT = 3  # times the loss to stay within: of a score, where only a few are as high
 _RARE_MISSED = 2  # times the same: their F1, of which one in a few dozen is as much
 _MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
-# Vectors for comparing: what they are for is their neighbours. Of ten, one may change place with the eleventh.
-VECTOR_COSINE = 0.98
-NEIGHBOURS = 0.9
+VECTOR_COSINE = 0.98  # vectors for comparing
 _LABELS_DB = 5.0  # below which labels need not be asked
 _ROOM, _HOPELESS = 0.5, 4.0  # times what is allowed: within it with room to spare, and far outside
 _ROUNDING = 1e-9
+_MOST_SAMPLES = 100  # times those that were seen: more are not asked for
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,10 @@ def _noise_in_words(seen: Fidelity) -> str:
     if least >= 0:
         return f"{where} has what it needs"
     samples = math.ceil(seen.samples * ((seen.margin_db - least) / seen.margin_db) ** 2)
-    return (
-        f"{where} is {seen.margin_db:.1f} dB above what it needs, but {seen.samples} samples show {least:.1f} dB only; "
-        f"some {samples:,} would do"
+    shown = (
+        f"{where} is {seen.margin_db:.1f} dB above what it needs, but {seen.samples} samples show {least:.1f} dB only"
     )
+    return f"{shown}; some {samples:,} would do" if samples <= _MOST_SAMPLES * seen.samples else shown
 
 
 def _points(share: float) -> str:
@@ -139,7 +137,7 @@ class Criterion:
         # Of the few that a first look sees, these say too little for a candidate to be given up.
         recall = seen.at_bound("neighbours")
         others = [
-            (None if recall is None else 1 - recall, 1 - NEIGHBOURS, "{:.0%} of neighbours lost at most"),
+            (None if recall is None else 1 - recall, self._allowed, "{:.2%} of what is nearest lost at most"),
             (seen.at_bound("total_shift"), _MOST_SHIFT * self._allowed, "the sum of a map is {:.2%} off at most"),
             (seen.at_bound("rare_shift"), _RARE_SHIFT * self._allowed, "high scores move by {:.3f} at most"),
             (
@@ -166,6 +164,9 @@ class Criterion:
         counted = OutputLoss(f"{share:.1%} of characters are others", share / self._allowed, flipped)
         text = f"other classes cost {_points(cost * self._allowed)} at most"
         text = text if cost >= many else f"{share:.1%} of classes are others"
+        maybe = [name for name, kind in seen.kinds.items() if kind == "linear"]
+        if maybe and "classes" not in seen.kinds.values():
+            text += f" (if {maybe[0]} holds no classes: --output-kind {maybe[0]}:values)"
         return counted, OutputLoss(text, many, min(flipped, max(cost, many)))
 
     def _missed_in_samples(self, seen: Fidelity) -> float | None:
@@ -195,9 +196,6 @@ class Criterion:
         if self.labelled:
             return f"at most {points} below float on the labelled data, by the end of the interval"
         return (
-            f"on held-out calibration samples, by the end of each interval: at most {self.max_drop * 100:g} % other "
-            f"classes, or others that cost at most {points} by the float model's own probabilities, and "
-            f"{CLASSES_DB:g} dB; of maps and sequences {VALUES_DB:g} dB in the weakest channel, of other values and "
-            f"scores {TARGETS_DB:g} in the weakest column ({ALIKE_DB:g} where columns vary alike), and the same "
-            f"detections; of vectors a cosine of {VECTOR_COSINE:g} and {NEIGHBOURS * 100:g} % of the ten nearest"
+            f"at most {points} lost on held-out calibration samples, by what each output is for and by the end of each "
+            "interval"
         )

@@ -11,6 +11,7 @@ from onnxtool.quantization.evaluation.bounds import amount_bound
 
 _MOST_ROWS = 512
 _NEAREST = 10
+_ALIKE = 1e-12  # cosine, by which no row is nearer than another
 
 
 @dataclass
@@ -49,16 +50,20 @@ class VectorAgreement:
         return 1 - _mean(off, confidence) if off else 1.0
 
     def recall(self, confidence: float | None = None) -> float | None:
-        """Share of each row's 10 nearest (by cosine) that the candidate has among its 10, likewise; None below 21 rows
-        alike.
+        """What the candidate's 10 nearest of each row (by cosine) are worth, of what the 10 nearest are, at least where
+        a confidence is given; None below 21 rows alike.
+
+        A row is worth by how much it is nearer than all rows are on the mean, by the float model's cosines: one that
+        takes the place of another as near costs nothing (Jarvelin and Kekalainen 2002, "Cumulated gain-based
+        evaluation of IR techniques").
         """
         return 1 - _mean(self._lost, confidence) if self._lost else None
 
     @cached_property
     def _lost(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each row with enough others, the share of its nearest that are others; and its sample."""
+        """Of each row with enough others, the share of what its nearest are worth; and its sample."""
         joined = [[np.concatenate(x) for x in zip(*batches, strict=True)] for batches in self.pairs.values()]
-        return [(1 - _kept(a, b) / _NEAREST, ids) for a, b, ids in joined if len(a) > 2 * _NEAREST]
+        return [(_worth_lost(a, b), ids) for a, b, ids in joined if len(a) > 2 * _NEAREST]
 
 
 def _mean(shares: list[tuple[np.ndarray, np.ndarray]], confidence: float | None) -> float:
@@ -71,11 +76,14 @@ def _mean(shares: list[tuple[np.ndarray, np.ndarray]], confidence: float | None)
     return amount_bound(sums, confidence) * len(sums) / len(values)
 
 
-def _kept(*sets: np.ndarray) -> np.ndarray:
-    """How many of each row's nearest are the same in both sets."""
-    nearest = []
-    for rows in sets:
-        angles = rows @ rows.T
+def _worth_lost(right: np.ndarray, actual: np.ndarray) -> np.ndarray:
+    """By row, which share of what its nearest are worth those by the other set are not."""
+    near, found = (rows @ rows.T for rows in (right, actual))
+    means = (near.sum(axis=1) - np.diag(near)) / (len(near) - 1)
+    worth = []
+    for angles in (near, found):
         np.fill_diagonal(angles, -np.inf)
-        nearest.append(np.argpartition(-angles, _NEAREST, axis=1)[:, :_NEAREST])
-    return np.array([len(set(a) & set(b)) for a, b in zip(*nearest, strict=True)])
+        nearest = np.argpartition(-angles, _NEAREST, axis=1)[:, :_NEAREST]
+        worth.append(np.take_along_axis(near, nearest, axis=1).mean(axis=1) - means)
+    best, chosen = worth
+    return np.where(best > _ALIKE, (best - chosen) / np.maximum(best, _ALIKE), 0.0)

@@ -31,6 +31,7 @@ from onnxtool.quantization.evaluation.task_metric import samples_axis
 
 # The least signal-to-noise ratio, dB, at the end of the interval. A column of a matrix may be a target of its own:
 # 20 dB are an R2 of 0.99 to float, 17 of 0.98, 10 of 0.9. Where columns vary alike, 20 together and 17 in each do.
+# Maps and sequences may be looked at or heard, which takes 25.
 CLASSES_DB, VALUES_DB, TARGETS_DB, ALIKE_DB, VECTORS_DB = 17.0, 25.0, 20.0, 17.0, 10.0
 _PLACES_DB = 3.0  # what a mean hides: the noisiest eighth of the places of a map may be so far below it
 _SWAPPED_DB = 13.0  # one in twenty: with 17 dB of a normal distribution, one in 27 of them changes places
@@ -178,21 +179,13 @@ class OutputStatistics:
         return self.kind in (OutputKind.VALUES, OutputKind.SCORES)
 
     @property
-    def counted(self) -> bool:
-        """True where what it is used for was counted: scores over a threshold, in all of its columns, or the few
-        that are as high.
-        """
-        return self.kind is OutputKind.SCORES and (self.found.f1() is not None or self.found.rare_f1 is not None)
-
-    @property
     def least_db(self) -> float:
         """Signal-to-noise ratio that the weakest column needs, dB."""
         if self.kind is OutputKind.VECTORS:
             return VECTORS_DB if self.vectors.recall() is not None else ALIKE_DB
-        if self.counted:
+        if self.kind is OutputKind.SCORES:
             return TARGETS_DB
-        matrix = self.order.samples > 0 and self.kind is not OutputKind.SCORES
-        if self.kind is OutputKind.LINEAR or matrix:
+        if self.kind is OutputKind.LINEAR or self.order.samples:
             return ALIKE_DB if self.alike else TARGETS_DB
         return VALUES_DB
 

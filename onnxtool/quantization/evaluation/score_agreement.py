@@ -14,9 +14,10 @@ from onnxtool.runtime.timing.timing import student_quantile
 _THRESHOLDS = np.array([0.3, 0.5, 0.7, 0.9, 0.4, 0.6, 0.8])
 _FOR_FEW = np.arange(len(_THRESHOLDS)) >= 4
 _MIDDLE = 1  # of them
-_HIGH = 0.9  # from here on near ties count in full: few scores are as high by chance
+_HIGH = 0.9  # few scores are as high by chance, so that they are looked at as few ones are
 _LEAST_FOUND = 50  # over a threshold, below which one alone is more than a point
 _NEAR = 0.25  # of a threshold: scores whose noise counts there
+_BAND = 0.1  # width: who acts on few scores has a threshold somewhere around
 _LOGISTIC = 1.702  # of which the logistic function is the normal distribution's, to a hundredth
 # A sample that is a picture of its own: so many scores, so many of them found; and so many samples.
 _MANY_SCORES, _LEAST_PIXELS, _LEAST_SAMPLES = 64, 5, 8
@@ -35,6 +36,8 @@ class ScoreAgreement:
     _found: np.ndarray = field(default_factory=_none)
     _shift: np.ndarray = field(default_factory=_none)  # how far the scores over a threshold move
     _squares: np.ndarray = field(default_factory=_none)  # of how far each moves
+    # Around each threshold: how many the float model finds, what they sum to, and the candidate's, by float's scores.
+    _bands: np.ndarray = field(default_factory=lambda: np.zeros((len(_THRESHOLDS), 4)))
     # Of each sample, [thresholds]: what one of them finds alone, what each of them finds, added, and how far from the
     # threshold what differs is, or may be.
     _of_each: list[np.ndarray] = field(default_factory=list)
@@ -56,6 +59,9 @@ class ScoreAgreement:
             self._both[index] += int(both.sum())
             self._shift[index] += float(moved[expected].sum(dtype=np.float64))
             self._squares[index] += float(np.square(moved[expected], dtype=np.float64).sum())
+            shares = [np.clip((v - threshold) / _BAND + 0.5, 0, 1) for v in (a, b)]
+            parts = (shares[0], shares[0] * a, shares[1], np.where(same, shares[1] * a, 0.0))
+            self._bands[index] += [float(part.sum(dtype=np.float64)) for part in parts]
             margin = np.abs(a - threshold)
             near = margin < _NEAR
             noise = float(np.sqrt(np.square(moved[near], dtype=np.float64).mean())) if near.any() else 0.0
@@ -72,6 +78,7 @@ class ScoreAgreement:
         self._true += true
         self._found += found
         self._both += both
+        self._bands += [true, true, found, both]
         alone = true + found - 2 * both
         self._of_each.append(np.repeat([[alone], [true + found], [alone]], len(_THRESHOLDS), axis=1).astype(float))
 
@@ -122,11 +129,22 @@ class ScoreAgreement:
 
     @property
     def rare_f1(self) -> float | None:
-        """`f1` at a threshold that few exceed, and at 0.9 unless samples are pictures; None where none is as high."""
+        """F1 of what exceeds a threshold that few exceed, and 0.9 unless samples are pictures, the worst; None where
+        none is as high.
+
+        It is against labels that the float model's scores are the chances of, over its own, on the mean of all
+        thresholds in a band of a tenth: one score that comes to lie on the other side of a single one tells nothing,
+        and two that change places cost nothing, but what sinks is missed wherever the threshold is.
+        """
         few = self._few
         if self.of_samples() is not None:
             few &= self._true < _LEAST_FOUND
-        return float((2 * self._both[few] / (self._true + self._found)[few]).min()) if few.any() else None
+        if not few.any():
+            return None
+        true, chances, found, hits = np.maximum(self._bands[few].T, 1e-12)
+        recall = np.minimum(hits / chances, 1)
+        precision = np.minimum(hits / found * true / chances, 1)
+        return float((2 * recall * precision / (recall + precision)).min())
 
     def rare_shift(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """How far scores over 0.9, or over a threshold that few exceed, move on the mean, the worst, and at most; None

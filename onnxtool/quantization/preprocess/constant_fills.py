@@ -6,7 +6,7 @@ written out, and what quantization makes of them is uniform again and becomes a 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 import numpy as np
 import onnx_ir as ir
@@ -62,9 +62,10 @@ def refill(model: ir.Model) -> None:
 
 
 def loading(model: ir.Model) -> AbstractContextManager[None]:
-    """Surrounds the loading of a model made of `model`: its file is small, but what the runtime unfolds is not."""
+    """Surrounds the loading of a model made of `model`: its file is small, but what the runtime unfolds is not.
+
+    What a candidate stores in integers the runtime may turn back into floats, and fills of one value into tensors.
+    """
     values = [node.outputs[0].const_value for node in model.graph if is_op(node, "ConstantOfShape")]
     unfolded = sum(tensor.nbytes for tensor in values if tensor is not None)
-    if not unfolded:
-        return nullcontext()
     return guarded("loading the model into the runtime", io.weight_bytes(model) + 2 * unfolded)

@@ -118,6 +118,11 @@ class CandidateEvaluator:
         self._fastest: tuple[RecipeTrial, OnnxRunner] | None = None
         self._noise: dict[tuple[str, str, bool, float, bool], float] = {}
 
+    def take_observed(self, seen: Mapping[str, ObservedRange]) -> None:
+        """Take what all calibration samples show in place of what a few did."""
+        self.seen = seen
+        self.conditions = CalibrationCache(self.job.prepared, seen, self.conditions.data)
+
     @property
     def times(self) -> bool:
         """True where candidates are timed, not estimated."""

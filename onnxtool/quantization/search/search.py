@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
+from onnxtool.model import io
 from onnxtool.model.ir.queries import inner_nodes
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC, is_recurrent
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
@@ -38,6 +40,7 @@ _MOST_SAMPLES, _IN_ALL = 256, 50_000_000  # samples, values of activations
 _AT_ONCE = 1_000_000  # values of activations: of more, several samples at once take more memory, and no less time
 _MOST_AT_ONCE = 8  # samples
 _LEAST_SAMPLES = 8  # to calibrate with and to judge on, however short the time
+_GLANCED, _HEAVY = 4, 500_000_000  # samples, for sizes alone until ranges are needed; bytes of weights
 
 
 def search(
@@ -71,7 +74,12 @@ def search(
     only_storage = compactable(job.prepared.graph) and not quantized_nodes(job.prepared) and not base.op_types
     if not nodes and not inner and not only_storage:
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
-    seen = {} if measured is None else _observed(job, base, nodes, _timely(measured, clock, "calibration"))
+    seen, complete = {}, None
+    if measured is not None and io.weight_bytes(job.prepared) > _HEAVY:  # a second session would take longer
+        seen = _observed(job, base, nodes, _timely(measured, clock, "calibration"))
+    elif measured is not None:
+        seen = _observed(job, base, nodes, measured.limited(_GLANCED))
+        complete = partial(_observed, job, base, nodes, _timely(measured, clock, "ranges"))
     values = sum(o.elements for o in seen.values())
     judged = _judged_in_all(values) if seen else HELD_OUT_SAMPLES
     least = judged if judged > HELD_OUT_SAMPLES else FIDELITY_SAMPLES
@@ -90,7 +98,7 @@ def search(
     evaluator = CandidateEvaluator(
         job, budget, judge, reference, seen, guess, CalibrationCache(job.prepared, seen, samples), clock
     )
-    recipes = RecipeSearch(evaluator, budget, nodes, base, measured, inner)
+    recipes = RecipeSearch(evaluator, budget, nodes, base, measured, inner, complete)
     recipes.keep = keep
     outcome = recipes.run()
     notes = tuple(note for note in (traits.note, clock.note) if note)
@@ -134,7 +142,7 @@ def _inside_subgraphs(graph: ir.Graph) -> list[ir.Node]:
 
 def _timely(data: DataSource, clock: TimeBudget, stage: str) -> DataSource:
     """Calibration samples as long as there is time for that stage."""
-    doing = "calibration" if stage == "calibration" else "calibration of smoothed or equalized models"
+    doing = "calibration of smoothed or equalized models" if stage == "moves" else "calibration"
     return data.limited(CALIBRATION_SAMPLES).until(clock.moment(stage), _LEAST_SAMPLES, _teller(clock, doing))
 
 

@@ -15,7 +15,7 @@ are stored in fewer bits, what is done against the error of rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -24,6 +24,7 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.quantization.algorithms.weight_storage import compactable
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
@@ -115,7 +116,10 @@ class RecipeSearch:
         base: QuantRecipe,
         measured: DataSource | None,
         inner: list[ir.Node],
+        observe: Callable[[], Mapping[str, ObservedRange]] | None = None,
     ) -> None:
+        """Take what is measured; `observe` sees all calibration samples, where the evaluator knows a few of them."""
+        self.observe = observe
         self.evaluator, self.budget, self.nodes, self.base = evaluator, budget, nodes, base
         self.static_possible, self.inner = measured is not None, inner
         self.moves = RecipeMoves(evaluator, base, nodes, macs(nodes, evaluator.seen), calibrated=self.static_possible)
@@ -130,6 +134,9 @@ class RecipeSearch:
             self.evaluator.after_trial = partial(self._after_trial, task)
             self._tell(task, "trying families of recipes")
             self._families(static=False)  # which hang on no ranges, so that there is a first file soon
+            self._tell(task, "measuring ranges")
+            if self.observe is not None:
+                self.evaluator.take_observed(self.observe())
             self._tell(task, "choosing how ranges are measured")
             self._method()
             self._tell(task, "trying families of recipes")

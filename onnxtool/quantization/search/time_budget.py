@@ -12,6 +12,7 @@ _SHARES = {
     "calibration": 0.25,
     "judging": 0.35,
     "families": 0.35,
+    "ranges": 0.45,
     "moves": 0.6,
     "repair": 0.75,
     "late moves": 0.87,

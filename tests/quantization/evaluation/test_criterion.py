@@ -108,6 +108,13 @@ def test_flips_are_judged_by_the_end_of_their_interval() -> None:
     assert Criterion().judge(replace(seen, drop_at_most=0.01)).kept
 
 
+def test_flips_of_what_may_be_no_classes_name_the_option_that_says_so() -> None:
+    seen = replace(fidelity(31, 0.5, 0.0), kinds={"y": "linear"})
+    assert "--output-kind y:values" in Criterion().judge(seen).worst.text
+    seen = replace(seen, kinds={"y": "linear", "z": "classes"})
+    assert "--output-kind" not in Criterion().judge(seen).worst.text
+
+
 def test_what_breaks_the_budget_is_named() -> None:
     seen = replace(fidelity(12), weakest="y[3]")
     assert Criterion().judge(seen).worst.text == "y[3] has 13.0 dB less than it needs"
@@ -127,9 +134,9 @@ def test_what_breaks_the_budget_is_named() -> None:
         (replace(fidelity(40, 1.0, 0.0), margin_db=2.9), False),
         (replace(fidelity(40), margin_db=3.1), True),
         (replace(fidelity(40), margin_db=2.9), False),
-        (replace(fidelity(40), vector_cosine=0.991, neighbours=0.951), True),
+        (replace(fidelity(40), vector_cosine=0.991, neighbours=0.9951), True),
         (replace(fidelity(40), vector_cosine=0.989), False),
-        (replace(fidelity(40), vector_cosine=0.991, neighbours=0.949), False),
+        (replace(fidelity(40), vector_cosine=0.991, neighbours=0.9949), False),
         (replace(fidelity(29.9), detection_f1=0.996), True),
         (replace(fidelity(29.9), detection_f1=0.994), False),
         (replace(fidelity(30.1), detection_f1=0.991), True),
@@ -149,7 +156,7 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
 _BOUNDED = [
     ("margin_db", 0.0, -0.1),
     ("vector_cosine", 0.99, 0.97),
-    ("neighbours", 0.95, 0.85),
+    ("neighbours", 0.995, 0.98),
     ("detection_f1", 0.995, 0.97),
     ("sample_f1", 0.995, 0.98),
     ("total_shift", 0.01, 0.03),
@@ -173,8 +180,8 @@ _BOUNDED = [
         (replace(fidelity(40, 1.0, 0.0), margin_db=0), True),
         (replace(fidelity(40), margin_db=0), True),
         (replace(fidelity(40), margin_db=-0.1), False),
-        (replace(fidelity(5), margin_db=3.0, vector_cosine=0.98, neighbours=0.9), True),
-        (replace(fidelity(5), margin_db=3.0, vector_cosine=0.98, neighbours=0.89), False),
+        (replace(fidelity(5), margin_db=3.0, vector_cosine=0.98, neighbours=0.99), True),
+        (replace(fidelity(5), margin_db=3.0, vector_cosine=0.98, neighbours=0.989), False),
         (replace(fidelity(29.9), detection_f1=0.99), True),
         (replace(fidelity(29.9), detection_f1=0.989), False),
         (replace(fidelity(30.0), detection_f1=0.98), True),  # near ties

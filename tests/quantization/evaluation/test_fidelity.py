@@ -315,16 +315,35 @@ def test_rows_of_one_length_are_vectors_whatever_the_graph_says() -> None:
     assert judged(right[:7], right[:7], "Relu").kinds == {"y": "values"}, "of a few rows it may be chance"
 
 
+def test_rows_that_point_the_same_way_are_no_vectors() -> None:
+    """Positions within a hundredth of a degree: of one length, and off by half of what tells them apart."""
+    random = np.random.default_rng(11)
+    right = np.array([50, 8]) + random.normal(0, 0.01, (256, 2))
+    found = judged(right, right + random.normal(0, 0.005, right.shape), "Relu")
+    assert found.kinds == {"y": "values"} and not Criterion().judge(found).kept
+
+
+def test_scores_are_no_amounts() -> None:
+    """Chances near 0 and near 1, off by a hundredth; the same a hundred times smaller are amounts."""
+    right = np.random.default_rng(12).beta(0.3, 0.9, (256, 3)).clip(1e-4)
+    wrong = right + 0.001 * np.random.default_rng(13).normal(size=right.shape)
+    assert "proportion" not in judged(right, wrong, "Sigmoid").weakest
+    assert "proportion" not in judged(right, wrong, "Relu").weakest
+    assert "proportion" in judged(right / 100, wrong / 100, "Relu").weakest
+
+
 @pytest.mark.parametrize(("made", "kept"), [("Sigmoid", False), ("Relu", True)])
-def test_single_flips_of_rare_scores_count_where_a_sigmoid_makes_them(made: str, kept: bool) -> None:
+def test_rare_scores_that_are_missed_count_where_a_sigmoid_makes_them(made: str, kept: bool) -> None:
     right = np.full((64, 20), 0.05)
     right[:, 1] = np.linspace(0.02, 0.09, 64)
     right[:12, 3] = 0.8
-    right[0, 3] = 0.701
     wrong = right.copy()
-    wrong[0, 3] = 0.699
+    wrong[:12, 3] = 0.78
     found = judged(right, wrong, made)
-    assert (found.rare_f1 == pytest.approx(2 * 11 / 23)) is not kept and Criterion().judge(found).kept is kept
+    assert (found.rare_f1 == pytest.approx(2 * 0.6 / 1.6)) is not kept and Criterion().judge(found).kept is kept
+    wrong[:12, 3] = 0.8
+    right[0, 3], wrong[0, 3] = 0.701, 0.699
+    assert Criterion().judge(judged(right, wrong, made)).kept, "on either side of one threshold, and as high"
 
 
 def test_a_few_high_scores_that_sink_are_seen() -> None:
@@ -482,8 +501,11 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0, margin_db=
         (replace(GOOD, agreement=None, expected_drop=None, margin_db=0.0), True),
         (replace(GOOD, agreement=None, expected_drop=None, detection_f1=0.97), False),
         (replace(GOOD, vector_cosine=0.97), False),
-        (replace(GOOD, vector_cosine=0.99, neighbours=0.89), False),
-        (replace(GOOD, agreement=None, expected_drop=None, channel_db=12.0, vector_cosine=0.99, neighbours=0.91), True),
+        (replace(GOOD, vector_cosine=0.99, neighbours=0.98), False),
+        (
+            replace(GOOD, agreement=None, expected_drop=None, channel_db=12.0, vector_cosine=0.99, neighbours=0.995),
+            True,
+        ),
     ],
 )
 def test_the_budget_without_labels(fidelity: Fidelity, allowed: bool) -> None:
@@ -679,6 +701,18 @@ def test_rows_as_long_as_their_sequence_are_compared_with_those_of_the_same_leng
     assert few.recall() is None
     few.add(np.eye(21), np.eye(21)[::-1].copy(), 1)
     assert few.recall() is not None, "20 of the one width tell nothing, 21 of another do"
+
+
+def test_neighbours_that_are_as_near_may_change_places() -> None:
+    """Pairs of rows far from all others, which are equally far: which of these are nearest means nothing."""
+    random = np.random.default_rng(9)
+    rows = np.repeat(random.normal(size=(100, 256)), 2, axis=0) + 0.1 * random.normal(size=(200, 256))
+    noisy = rows + 0.1 * random.normal(size=rows.shape)
+    apart = np.where((np.arange(200) % 2 == 0)[:, None], rows, random.normal(size=rows.shape))
+    near, far = VectorAgreement(), VectorAgreement()
+    near.add(rows, noisy, 200)
+    far.add(rows, apart, 200)
+    assert (near.recall(0.95) or 0) > 0.99 > 0.7 > (far.recall() or 1)
 
 
 @pytest.mark.parametrize(("length", "samples"), [(63, 16), (64, 8)])

@@ -76,13 +76,23 @@ def test_single_ones_decide_where_few_are_found(found: int, told: bool) -> None:
         assert seen(right, lost).rare_f1 == pytest.approx(2 * 48 / 97) and seen(right, right).rare_f1 == 1
 
 
-def test_flips_at_nine_tenths_count_however_many_there_are_unless_they_are_pixels() -> None:
-    right = np.r_[np.full(200, 0.91), np.zeros(100)]
-    lost = np.where(np.arange(300) < 10, 0.89, right)
+def test_what_sinks_below_nine_tenths_counts_however_many_there_are_unless_they_are_pixels() -> None:
+    right = np.r_[np.full(200, 0.96), np.zeros(100)]
+    lost = np.where(np.arange(300) < 10, 0.84, right)
     found = seen(right, lost)
     assert found.f1() == 1 and found.rare_f1 == pytest.approx(2 * 190 / 390)
     found.add_samples(np.ones((8, 100)), np.ones((8, 100)))
     assert found.rare_f1 is None
+
+
+def test_rare_scores_that_change_places_cost_nothing_and_false_ones_do() -> None:
+    right = np.r_[np.tile([0.69, 0.71], 10), np.full(80, 0.1)]
+    swapped = np.r_[np.tile([0.71, 0.69], 10), right[20:]]
+    sunk, rising = np.where(right > 0.5, right - 0.02, right), np.where(np.arange(100) == 50, 0.9, right)
+    assert (seen(right, swapped).rare_f1 or 0) > 0.99 > 0.9 > (seen(right, sunk).rare_f1 or 1)
+    assert (seen(right, rising).rare_f1 or 1) < 0.98
+    elsewhere = np.arange(100) != 3
+    assert (seen(right, right, elsewhere).rare_f1 or 1) < 0.98
 
 
 def test_how_far_few_scores_move_is_said_with_what_they_may() -> None:

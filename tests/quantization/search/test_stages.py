@@ -93,6 +93,7 @@ def search(evaluator: Lab, *, sure: bool = False) -> RecipeSearch:
     found: Any = object.__new__(RecipeSearch)
     found.evaluator, found.budget, found.sure, found.moves = evaluator, Criterion(), sure, Given()
     found.base, found.nodes, found.static_possible, found.inner, found._left = QuantRecipe(), [], True, [], {}
+    found.observe = None
     return cast(RecipeSearch, found)
 
 
@@ -192,8 +193,13 @@ def test_what_needs_no_ranges_is_tried_before_ranges_are_chosen(monkeypatch: pyt
     for name in ("_method", "_float_kernels", "_move", "_repairs", "_winner", "_choose"):
         monkeypatch.setattr(found, name, lambda *_, name=name: order.append(name))
     monkeypatch.setattr(found, "_families", lambda static: order.append(f"static: {static}"))
+    found.observe = lambda: order.append("all samples")  # type: ignore[assignment,func-returns-value]
+    found.evaluator.take_observed = lambda _: order.append("taken")  # type: ignore[method-assign]
     found.run()
-    assert order[:3] == ["static: False", "_method", "static: True"]
+    assert order[:5] == ["static: False", "all samples", "taken", "_method", "static: True"]
+    found.observe = None
+    found.run()
+    assert order.count("taken") == 1
 
 
 def test_moves_are_made_from_each_leader_in_turn_and_from_what_they_come_to() -> None:
