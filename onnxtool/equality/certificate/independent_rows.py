@@ -124,13 +124,13 @@ def _other_constants(
     model: onnx.ModelProto, usual: Sizes, batch: set[str], most: int, tried: Sequence[Sizes]
 ) -> list[Sizes]:
     """Batches for which the graph has constants that it has for none of those that are tried, as from a table."""
-    run, found, known = SizeRun(model, model), list[Sizes](), set[str]()
+    run, found, known = SizeRun(model, model), list[Sizes](), set[tuple[str, int]]()
     for sizes in (*tried, *({**usual, **dict.fromkeys(batch, rows)} for rows in range(1, most))):
-        run.constants = set()
         run.of(sizes)
-        if not known >= run.constants and sizes not in tried:
+        own = set(run.constants.items())
+        if not known >= own and sizes not in tried:
             found.append(sizes)
-        known |= run.constants
+        known |= own
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value, is_float
+from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.model.spec import is_placeholder
 
@@ -22,6 +22,8 @@ _MOST = 8  # sizes of each kind at which a size decides something, that are comp
 _BEYOND, _FEW = 512, 4
 _MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
 _MOST_REACHING = 2**22  # of the product of free dims, to compare at
+# Inputs of operators that tell more than the shape of the output; of others all.
+_TELLS = {"Reshape": (0,), "Expand": (0,), "Squeeze": (0,), "Unsqueeze": (0,), "Slice": (0, 1, 4)}
 _SHORT = 16  # numbers of a tensor that are followed each
 _TURNS, _GROWTH = 8, 1.5  # decisions of one dim that are sought, and from one size to the next
 _HALVING = 1 / 2  # of the time: for decisions far apart
@@ -161,7 +163,7 @@ def turning_sizes(
     looks = _Looks(a, b, time.thread_time() + _HALVING * (deadline - time.thread_time()))
     looks.named |= looks.constant_numbers(usual)
     looks.at("", usual)
-    looks.found = ([], [])  # what is decided at the usual sizes is compared anyway
+    looks.found, looks.unshared = ([], []), []  # what is decided at the usual sizes is compared anyway
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     turns = itertools.chain.from_iterable(looks.turns(usual, name) for name in usual)
@@ -176,7 +178,9 @@ def turning_sizes(
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if time.thread_time() < deadline and looks.runs[0].of(sizes).outputs]
     decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in looks.found)
-    return decided, [*steps, *beyond], None, looks.count
+    if len(looks.unshared) > _MOST:  # they compute with sizes in other ways, which differ at each
+        return decided, [*steps, *looks.unshared[:_MOST], *beyond], None, looks.count
+    return [*decided, *looks.unshared], [*steps, *beyond], None, looks.count
 
 
 class _Looks:
@@ -184,6 +188,7 @@ class _Looks:
 
     Attributes:
         found: sizes at which a decision is new, and those at which steps are.
+        unshared: sizes at which one graph makes constants that the other does not, others than at sizes before.
         unlike: sizes at which the shapes of the outputs differ.
         decides: some truth value hung on sizes.
         named: whole numbers that the graphs name.
@@ -194,6 +199,7 @@ class _Looks:
         self.runs = (SizeRun(a, a), SizeRun(b, a))
         self.named = {n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST}
         self.found: tuple[list[Sizes], list[Sizes]] = ([], [])
+        self.unshared: list[Sizes] = []
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
         self._halving_ends = halving_ends
@@ -233,7 +239,10 @@ class _Looks:
         keys = [("decided", empty, *decided), *([(name, "step", step)] if last is not None and name else [])]
         if empty or any(key not in self._seen for key in keys):
             self.found[keys[0] in self._seen].append(sizes)
-        self._seen.update(keys)
+        unshared = ("unshared", told[0].constants ^ told[1].constants)
+        if unshared not in self._seen:
+            self.unshared.append(sizes)
+        self._seen.update([*keys, unshared])
         self._before[name] = size, own
         self.count += 1
         return decided
@@ -310,12 +319,14 @@ class _Sizes:
         sizes: of all tensors, and whole numbers.
         decided: truth values, the signs of numbers, and which of several is the largest.
         compares: there are truth values.
+        constants: as of the run.
     """
 
     outputs: tuple[object, ...] | None
     sizes: np.ndarray
     decided: bytes = b""
     compares: bool = False
+    constants: frozenset[int] = frozenset()
 
 
 _NOTHING = _Sizes(None, np.zeros(0, np.int64))
@@ -327,13 +338,15 @@ class SizeRun:
     Attributes:
         total: elements of all tensors, in the last run.
         largest: elements of one of them.
-        constants: where it is a set, floats that were made of sizes alone; how often a tensor repeats them is left out.
+        constants: names and hashes of what was made of sizes alone, in the last run, and goes into numbers that inputs
+            decide, or into an output; how often a tensor repeats a number is left out.
     """
 
     def __init__(self, model: onnx.ModelProto, like: onnx.ModelProto) -> None:
         self._like, self._names = like, [i.name for i in free_inputs(model)]
         self.total = self.largest = 0
-        self.constants: set[str] | None = None
+        self.constants: dict[str, int] = {}
+        self._made: dict[str, np.ndarray] = {}
         self._numbers: list[int] = []
         self._decided: dict[str, list[bytes]] = {}
         self._compares = False
@@ -353,20 +366,24 @@ class SizeRun:
         if self.too_large(sizes):
             return _NOTHING
         self._numbers, self._decided, self._compares = [], {}, False
+        self._made, self.constants = {}, {}
         self.total = self.largest = 0
         before, changed = self._elements, self._last != sizes
         self._elements, self._last = {}, dict(sizes)
         feeds = dict(zip(self._names, _sized(self._like, sizes).values(), strict=True))
         try:
             self._run.reached = {}
-            outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in self._run.run(feeds).values())
+            found = self._run.run(feeds)
+            outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in found.values())
         except NotCoveredError:
             return _NOTHING
         if before and changed:
             differ = {name for name, n in self._elements.items() if before.get(name) != n}
             self._grows = differ | (self._grows or set())
+        self._tell(found)
         decided = b"".join(itertools.chain.from_iterable(self._decided.values()))
-        return _Sizes(outputs, np.array(self._numbers, np.int64), decided, self._compares)
+        constants = frozenset(self.constants.values())
+        return _Sizes(outputs, np.array(self._numbers, np.int64), decided, self._compares, constants)
 
     def reached(self) -> dict[str, np.ndarray]:
         """Of the last run, the places of windows that met the input."""
@@ -380,10 +397,13 @@ class SizeRun:
         known = value.data if value.exact else value.number
         if node.op_type != "Constant" and known is not None and known.dtype.kind in "biu":  # places and masks
             self._elements[name] = max(self._elements.get(name, 0), known.size)
+        if known is None:
+            told = _TELLS.get(node.op_type, range(len(node.input)))
+            self._tell(node.input[place] for place in told if place < len(node.input))
         if known is None or known.dtype.kind not in "biuf" or not known.size:
             return
-        if self.constants is not None and is_float(known.dtype):
-            self.constants.add(f"{name} {hash(_unrepeated(known).tobytes())}")
+        if node.op_type != "Constant":
+            self._made[name] = known
         flat = known.reshape(-1)
         signs = np.sign(flat) if flat.dtype.kind != "b" else flat
         few = _changes(signs) if name in (self._grows or ()) else signs  # of how many, the sizes tell
@@ -399,6 +419,13 @@ class SizeRun:
             several = node.input if node.op_type in ("Min", "Max", "Clip") else ()
             chosen = [np.broadcast_to(self._known[n] == known, known.shape) for n in several if n in self._known]
             self._decide(name, few.astype(np.int8), *(np.packbits(c) for c in chosen))
+
+    def _tell(self, names: Iterable[str]) -> None:
+        """Note what goes into numbers that inputs decide."""
+        for name in names:
+            if name in self._made and name not in self.constants:
+                one = _unrepeated(self._made[name]).squeeze()
+                self.constants[name] = hash((one.dtype.kind, one.shape, one.tobytes()))
 
     def _decide(self, name: str, *decisions: np.ndarray) -> None:
         """Note decisions; a loop that decides as in its last step decides nothing new."""
@@ -453,8 +480,10 @@ def _named_numbers(model: onnx.ModelProto) -> set[int]:
     found: set[int] = set()
 
     def tensor(held: onnx.TensorProto) -> None:
-        if held.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32) and np.prod(held.dims) <= 64:
-            found.update(abs(int(n)) for n in numpy_helper.to_array(held).reshape(-1))
+        array = numpy_helper.to_array(held) if held.data_type and np.prod(held.dims) <= 64 else np.zeros(0)
+        if array.dtype.kind in "iuf":
+            few = array.reshape(-1).astype(np.float64)
+            found.update(abs(int(n)) for n in few if abs(n) <= _LARGEST and n == int(n))
 
     def graph(held: onnx.GraphProto) -> None:
         for weight in held.initializer:

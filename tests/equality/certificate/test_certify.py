@@ -340,3 +340,33 @@ def test_a_dim_that_is_free_is_no_constant() -> None:
     for n in (2, 3, 8):
         baked = model("y = Mul(x, f)", {"f": np.float32([n])})
         assert certify(model(nodes, {}), baked, [{"x": np.zeros((n, 4), np.float32)}]).verdict != "certified"
+
+
+SIZED = {
+    "a table by another period": (
+        "s = Shape<start = 0, end = 1>(x) i = Mod(s, a) g = Gather(t, i) y = Mul(x, g)",
+        {"t": np.where(np.arange(48) == 41, 2, 1).astype(np.float32)},
+        np.array([48]),
+        np.array([40]),
+    ),
+    "more bits of a size": (
+        "s = Shape<start = 0, end = 1>(x) u = Cast<to = 13>(s) h = BitwiseAnd(u, a) f = Cast<to = 1>(h) y = Mul(x, f)",
+        {},
+        np.array([4095], np.uint64),
+        np.array([255], np.uint64),
+    ),
+    "a limit among floats": (
+        "s = Shape<start = 0, end = 1>(x) f = Cast<to = 1>(s) q = Div(f, a) h = Floor(q) y = Mul(x, h)",
+        {},
+        np.float32([300]),
+        np.float32([301]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_what_sizes_alone_make_is_compared_where_the_two_make_something_else(name: str) -> None:
+    nodes, weights, first, second = SIZED[name]
+    a = model(nodes, {**weights, "a": first})
+    assert certify(a, model(nodes, {**weights, "a": first})).verdict == "certified"
+    assert certify(a, model(nodes, {**weights, "a": second})).verdict != "certified"
