@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -106,6 +107,7 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
             )
         graph = model_io.load(path)
         ir.external_data.load_to_model(graph)
+    _restore_inputs(graph, names, model)
     if isinstance(module, DistinctOutputs):
         _repeat_outputs(graph, module.places)
     _note_frozen(model, caught)
@@ -126,6 +128,18 @@ def _for_tracing(model: TorchModel) -> tuple[torch.nn.Module, tuple[Any, ...], d
         return flat, model.trace_inputs(), None
     args, kwargs = model.plan.call(model.trace_inputs())
     return model.module, args, kwargs or None
+
+
+def _restore_inputs(graph: ir.Model, names: list[str], model: TorchModel) -> None:
+    """Give back the inputs that nothing reads, which the exporter leaves out."""
+    found = {value.name: value for value in graph.graph.inputs}
+    if not set(found) <= set(names):
+        return
+    for name, spec in zip(names, model.inputs, strict=True):
+        if name not in found and isinstance(spec.dtype, np.dtype):
+            kind = ir.TensorType(ir.DataType.from_numpy(spec.dtype))
+            found[name] = ir.Value(name=name, type=kind, shape=None if spec.shape is None else ir.Shape(spec.shape))
+    graph.graph.inputs[:] = [found[name] for name in names if name in found]
 
 
 def _repeat_outputs(graph: ir.Model, places: list[int]) -> None:

@@ -681,3 +681,19 @@ def test_attention_that_gives_its_weights_converts(tmp_path: Path) -> None:
 def test_dims_alone_are_those_of_the_only_input(shape: tuple[str, int] | list[str | int], tmp_path: Path) -> None:
     report = convert(torch.nn.Linear(4, 2).eval(), tmp_path / "out.onnx", input_shapes=shape)
     assert report.inputs[0].shape == ("batch", 4)
+
+
+def test_inputs_that_nothing_reads_stay_inputs(tmp_path: Path) -> None:
+    class ReadsOne(torch.nn.Module):
+        def forward(self, a: torch.Tensor, x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            del a, b
+            return x * 2 + 1
+
+    shapes = {"a": ("n",), "x": ("n", 3), "b": ("n", 2)}
+    for exporter in ("torchscript", "dynamo"):
+        path = tmp_path / f"{exporter}.onnx"
+        assert convert(ReadsOne(), path, input_shapes=shapes, exporter=exporter, effort="quick").ok
+        session = ort.InferenceSession(path)
+        assert [(i.name, i.shape) for i in session.get_inputs()] == [("a", ["n"]), ("x", ["n", 3]), ("b", ["n", 2])]
+        feeds = {"a": np.zeros(2, np.float32), "x": np.ones((2, 3), np.float32), "b": np.zeros((2, 2), np.float32)}
+        assert (session.run(None, feeds)[0] == 3).all()
