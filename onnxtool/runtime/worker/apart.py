@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
+from onnxtool.model.ir.editing import inline_functions
 from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import TensorSpec
@@ -122,6 +123,9 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
     """Read them off graphs; the models must be kept as they are by whoever asks."""
     found = Risks()
     for model in models:
+        if model.functions:
+            model = model.clone()  # noqa: PLW2901
+            inline_functions(model)
         nodes = list(all_nodes(model))
         found = Risks(
             found.empty or not takes_empty(model),
@@ -141,6 +145,7 @@ def _open_dims(model: ir.Model) -> frozenset[tuple[str, int]]:
 def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
     """Inputs from which a path leads to an operand that is a size: a number of elements, or a factor of it."""
     stack = [n.inputs[p] for n in nodes for p in operator_of(n).sizes if p < len(n.inputs)]
+    stack += [value for n in nodes if n.op_identifier() in model.functions for value in n.inputs]
     fed = {v: node.inputs for node in nodes for body in _bodies(node) for v in body.inputs}
     seen: set[ir.Value] = set()
     while stack:

@@ -167,3 +167,15 @@ def test_check_ends_a_loop_that_does_not_end(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(limits.DEFAULT, "max_seconds", 2.0)
     with pytest.raises(ResourceError, match="longer than 2"):
         onnxtool.check(tmp_path / "m.onnx")
+
+
+def test_an_input_that_a_function_takes_for_a_size_is_one() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18, "own" : 1]> g (float[n] x, int64 turns) => (float[n] y)
+    { y = own.F(x, turns) }
+    <domain: "own", opset_import: ["" : %d]> F (x, turns) => (y)
+    { y = Loop(turns, , x) <body = b (int64 i, bool c, float[n] v) => (bool d, float[n] w)
+        { d = Identity(c) w = Add(v, v) }> }"""
+    for version in (18, 17):  # the second one cannot be inlined
+        model = ir.from_onnx_text(text % version)
+        assert risks_of([model]).sizes >= {"turns"}
+        assert [n.op_type for n in model.graph] == ["F"]
