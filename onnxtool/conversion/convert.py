@@ -20,7 +20,7 @@ from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.errors import UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import as_path, takes_models
@@ -235,7 +235,10 @@ def with_arrays(options: ConvertOptions, model: SourceModel) -> ConvertOptions:
         double = np.dtype(np.float64)
         wide = [replace(s, dtype=double) if s.dtype == np.float32 else s for s in model.inputs]
         model.notes.extend((*sample.notes, *sample.left_out(wide)))
-        return replace(options, sample=sample.arrays(wide))
+        try:
+            return replace(options, sample=sample.arrays(wide))
+        except InputError as error:
+            raise InputError(f"{error} {model.advice}".rstrip()) from error
     if sample is not None and len(sample) == len(model.inputs) == 1 and options.input_names:
         return replace(options, sample={model.inputs[0].name: next(iter(sample.values()))})
     return options

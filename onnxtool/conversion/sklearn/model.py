@@ -14,7 +14,7 @@ import numpy as np
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
-from onnxtool.conversion.sklearn.prepare import gap_of
+from onnxtool.conversion.sklearn.prepare import category_advice, gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
@@ -56,6 +56,7 @@ class SklearnModel(SourceModel):
     form: str
     framework: str
     notes: list[str] = field(default_factory=list)
+    advice: str = ""
     feeds_hint: Mapping[str, Domain] | None = None
     raw_scores: bool = False
     doubles: bool = False
@@ -115,6 +116,7 @@ class SklearnModel(SourceModel):
             form=form,
             framework=f"scikit-learn {sklearn.__version__}",
             notes=notes,
+            advice=category_advice(estimator),
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
             doubles=any(s.dtype == float_dtype for s in inputs),

@@ -105,10 +105,7 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
         if _selects_nothing(step) or (step is estimator and name == "MissingIndicator" and not len(step.features_)):
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
-            raise UnsupportedError(
-                f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
-                "(OneHotEncoder), and fit it on numbers."
-            )
+            raise UnsupportedError(category_advice(step))
         if getattr(step, "multi_strategy", None) == "multi_output_tree":
             raise UnsupportedError(
                 f"{name}: its leaves hold a number for each target (multi_strategy='multi_output_tree'), which the "
@@ -135,10 +132,29 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
             )
 
 
+def category_advice(estimator: Estimator) -> str:
+    """What to do about columns of categories that a booster was fitted on; "" where it was fitted on numbers alone."""
+    for step in steps_of(estimator):
+        name = type(step).__name__
+        if _splits_categories(step):
+            return (
+                f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
+                "(OneHotEncoder), and fit it on numbers."
+            )
+        if getattr(getattr(step, "_Booster", None), "pandas_categorical", None):
+            return (
+                f"{name} numbers the categories in the order of the table that it was fitted on, and the ONNX file "
+                "takes these numbers: give frame[column].cat.set_categories(those of the fit).cat.codes."
+            )
+    return ""
+
+
 def _splits_categories(step: Estimator) -> bool:
-    """Histogram gradient boosting, or XGBoost, that has learned from categories."""
+    """Boosters of scikit-learn, XGBoost or CatBoost that have learned from categories."""
+    if hasattr(step, "get_cat_feature_indices"):
+        return step.is_fitted() and bool(step.get_cat_feature_indices())
     if type(step).__module__.startswith("xgboost.") and hasattr(step, "get_booster"):
-        return "c" in (step.get_booster().feature_types or ())
+        return step.__sklearn_is_fitted__() and "c" in (step.get_booster().feature_types or ())
     rounds = getattr(step, "_predictors", None) or ()
     return any(tree.nodes["is_categorical"].any() for trees in rounds for tree in trees)
 

@@ -9,6 +9,7 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.sklearn.patches.exact_trees import rounded_down
+from onnxtool.conversion.sklearn.prepare import category_advice
 from tests.conversion.answers import outputs
 
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -71,6 +72,38 @@ def test_a_split_on_categories_is_refused(tmp_path: Path) -> None:
     booster = ensemble.HistGradientBoostingRegressor(max_iter=3, categorical_features=[0]).fit(rows, target)
     with pytest.raises(onnxtool.errors.UnsupportedError, match="splits on categories"):
         onnxtool.convert(booster, tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("library", ["sklearn", "xgboost", "lightgbm", "catboost"])
+def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    package = pytest.importorskip(library)
+    cities = RANDOM.choice(["Berlin", "Paris", "Rome"], 200)
+    frame = pandas.DataFrame({"city": pandas.Categorical(cities), "age": RANDOM.standard_normal(200)})
+    make = {
+        "sklearn": lambda: ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype"),
+        "xgboost": lambda: package.XGBClassifier(n_estimators=3, enable_categorical=True),
+        "lightgbm": lambda: package.LGBMClassifier(n_estimators=3, verbose=-1),
+        "catboost": lambda: package.CatBoostClassifier(
+            iterations=3, verbose=0, allow_writing_files=False, cat_features=["city"]
+        ),
+    }
+    booster = make[library]().fit(frame, (cities == "Paris") ^ (frame["age"] > 0))
+    advice = "numbers the categories" if library == "lightgbm" else "splits on categories.*Encode them"
+    with pytest.raises(onnxtool.errors.InputError, match=f"'city': .* is not a number.*{advice}"):
+        onnxtool.convert(booster, tmp_path / "out.onnx", sample=frame)
+    plain = make[library]().set_params(**({"cat_features": None} if library == "catboost" else {}))
+    plain.fit(frame[["age"]], frame["age"] > 0)
+    with pytest.raises(onnxtool.errors.InputError) as caught:
+        onnxtool.convert(plain, tmp_path / "out.onnx", sample=pandas.DataFrame({"age": ["old"] * 3}))
+    assert str(caught.value).endswith("float64.")
+
+
+def test_a_booster_that_others_were_copied_from_has_no_categories() -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rows = RANDOM.standard_normal((40, 2))
+    bag = ensemble.BaggingRegressor(xgboost.XGBRegressor(n_estimators=2), 2).fit(rows, rows[:, 0])
+    assert category_advice(bag) == ""
 
 
 def test_what_the_exporter_may_leave_out_is_named(tmp_path: Path) -> None:
