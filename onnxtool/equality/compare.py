@@ -177,6 +177,9 @@ def _beyond(
     done = proof.judge_beyond(report, candidate, graphs, options[0], inside if pairs else lambda: None)
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:
+        if done.certificate is not None and done.certificate.ok:
+            reason = "the same real function, but their numbers differ where both run (rounding, NaN or infinity)"
+            done = replace(done, certificate=replace(done.certificate, verdict="not tested", reason=reason))
         return done, [*feeds, failure.feeds]
     lines = done.coverage.notes if done.coverage is not None else ()
     fails = next((label.removesuffix(FAILS) for label in proof.findings.said if label.endswith(FAILS)), "")

@@ -55,6 +55,10 @@ class NotCoveredError(Exception):
     """The interpreter cannot evaluate the graph; the message says which operator and why."""
 
 
+class TooManyStepsError(NotCoveredError):
+    """A loop that is longer than what is followed; it says nothing of the model."""
+
+
 @dataclass(eq=False)
 class Value:
     """A tensor.
@@ -683,7 +687,7 @@ class Interpreter:
         step = 0
         while (limit is None or step < limit) and self.numbers(condition, "how long a Loop goes on").reshape(-1)[0]:
             if step >= _MOST_STEPS:
-                raise NotCoveredError(f"Loop of more than {_MOST_STEPS} steps")
+                raise TooManyStepsError(f"Loop of more than {_MOST_STEPS} steps")
             names = [i.name for i in body.input]
             results = self._inner(
                 body, {**env, **dict(zip(names, [exact(np.int64(step)), condition, *carried], strict=False))}
@@ -702,7 +706,9 @@ class Interpreter:
         axes = attributes.get("scan_input_axes") or [0] * count
         backwards = attributes.get("scan_input_directions") or [0] * count
         length = series[0].data.shape[axes[0]]
-        if not 0 < length <= _MOST_STEPS or self._opsets.get("", 1) < 9:
+        if length > _MOST_STEPS:
+            raise TooManyStepsError(f"Scan of {length} steps")
+        if not length or self._opsets.get("", 1) < 9:
             raise NotCoveredError(f"Scan of {length} steps")
         collected: list[list[Item]] = []
         for step in range(length):

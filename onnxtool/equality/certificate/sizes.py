@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
+from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, TooManyStepsError, Value
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.model.spec import is_placeholder
 
@@ -222,7 +222,8 @@ class _Looks:
         """
         told = self._told(sizes)
         empty = 0 in sizes.values()  # then a decision chooses between nothing and nothing
-        if told[0].outputs is None or (empty and told[1].outputs is None):  # Reshape to -1 of nothing
+        unknown = told[0].outputs is None or told[1] is _TOO_LONG
+        if unknown or (empty and told[1].outputs is None):  # Reshape to -1 of nothing
             self._before.pop(name, None)
             return None
         if told[0].outputs != told[1].outputs:
@@ -329,7 +330,7 @@ class _Sizes:
     constants: frozenset[int] = frozenset()
 
 
-_NOTHING = _Sizes(None, np.zeros(0, np.int64))
+_NOTHING, _TOO_LONG = (_Sizes(None, np.zeros(0, np.int64)) for _ in range(2))
 
 
 class SizeRun:
@@ -375,6 +376,8 @@ class SizeRun:
             self._run.reached = {}
             found = self._run.run(feeds)
             outputs = tuple(v.data.shape if isinstance(v, Value) else () for v in found.values())
+        except TooManyStepsError:
+            return _TOO_LONG
         except NotCoveredError:
             return _NOTHING
         if before and changed:

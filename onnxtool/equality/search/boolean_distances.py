@@ -9,6 +9,7 @@ for structural test-data generation", table 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 import numpy as np
@@ -37,7 +38,7 @@ class Fields:
         self._graph, self._label = graph, label
         self._known: dict[int, tuple[ir.Value, ir.Value] | None] = {}
         self._numbers = count()
-        self._constants: dict[float, ir.Value] = {}
+        self._constants: dict[float | tuple[float, ...], ir.Value] = {}
 
     def of(self, value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
         """(distance from true, distance from false) of each element; None where nothing can be said."""
@@ -97,6 +98,11 @@ class Fields:
     def of_row(self, indices: ir.Value, row: int) -> ir.Value:
         """How far the nearest of some indices is from a row of a table."""
         return self._add("Abs", self._add("Sub", self._double(indices), self._constant(float(row))))
+
+    def of_place(self, indices: ir.Value, place: Sequence[int]) -> ir.Value:
+        """How far the nearest of some indices [..., k] is from a place in the first k dims of a table."""
+        apart = self._add("Sub", self._double(indices), self._constant(tuple(map(float, place))))
+        return self._add("MatMul", self._add("Abs", apart), self._constant((1.0,) * len(place)))
 
     def least(self, field: ir.Value) -> ir.Value:
         """The smallest element, as one number."""
@@ -159,9 +165,9 @@ class Fields:
     def _double(self, value: ir.Value) -> ir.Value:
         return self._add("Cast", value, to=_DOUBLE)
 
-    def _constant(self, number: float) -> ir.Value:
+    def _constant(self, number: float | tuple[float, ...]) -> ir.Value:
         if number not in self._constants:
-            made = ir.node("Constant", [], {"value": ir.tensor(np.array(number))})
+            made = ir.node("Constant", [], {"value": ir.tensor(np.array(number, np.float64))})
             self._constants[number] = self._placed(made, _DOUBLE)
         return self._constants[number]
 

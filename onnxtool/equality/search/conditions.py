@@ -146,12 +146,18 @@ def _branching(body: Body, fields: Fields, numbers: Mapping[ir.Node, int]) -> It
 def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> list[tuple[Outcome, ir.Value]]:
     """Outcomes of one graph or body, with their distances."""
     found: list[tuple[Outcome, ir.Value]] = []
-    for node in [n for n in body.graph if n.op_type == "Gather" and n.domain in STANDARD]:
+    for node in body.graph:
+        dims = indexed_dims(node)
+        if not dims:
+            continue
         table, indices = node.inputs
         assert table is not None and indices is not None
         name = table.name or ""
         for row in rows.get(name, ()):
-            found.append((Outcome(name, True, False, row), fields.of_row(indices, row)))
+            single = node.op_type == "Gather"
+            place = [int(i) for i in np.unravel_index(row, dims)]
+            field = fields.of_row(indices, row) if single else fields.of_place(indices, place)
+            found.append((Outcome(name, True, False, row), field))
     branching = {id(n.inputs[0]) for n in body.graph if n.op_type == "If" and n.domain in STANDARD}
     for condition, of_sizes in _conditions(body):
         if id(condition.outputs[0]) in branching and len(condition.outputs[0].uses()) == 1:
@@ -165,6 +171,23 @@ def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> l
             for side, field in zip((True, False), pair or (), strict=False):
                 found.append((Outcome(name, side, of_sizes), field))
     return found
+
+
+def indexed_dims(node: ir.Node) -> tuple[int, ...]:
+    """The dims of a constant table from which a node takes rows by indices that are computed; () for other nodes.
+
+    A row is counted along all of them.
+    """
+    if node.op_type not in ("Gather", "GatherND") or node.domain not in STANDARD or len(node.inputs) < 2:
+        return ()
+    table, indices = node.inputs[:2]
+    shape = None if table is None or table.const_value is None else table.const_value.shape.numpy()
+    if not shape or indices is None or attribute(node, "axis", 0) or attribute(node, "batch_dims", 0):
+        return ()
+    if node.op_type == "Gather":
+        return tuple(shape[:1])
+    width = indices.shape[-1] if indices.shape else None
+    return tuple(shape[: width if isinstance(width, int) else None])
 
 
 def _overflowing(body: Body, fields: Fields, casts: Collection[str]) -> Iterator[tuple[Outcome, ir.Value]]:

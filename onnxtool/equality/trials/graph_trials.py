@@ -18,6 +18,7 @@ from onnxtool.equality.search.conditions import (
     Outcome,
     forced,
     has_conditions,
+    indexed_dims,
     narrowing_casts,
 )
 from onnxtool.equality.search.counterexample import Findings, judge_trials
@@ -27,8 +28,7 @@ from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
-from onnxtool.model.ir.queries import attribute, constant_array, walk
-from onnxtool.model.operators.table import STANDARD
+from onnxtool.model.ir.queries import constant_array, walk
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, TrialKind
@@ -203,18 +203,19 @@ def differing_reads(graphs: Mapping[str, ir.Model]) -> dict[str, dict[str, list[
 
 
 def _tables(model: ir.Model) -> dict[str, np.ndarray]:
-    """Constants of which Gather takes rows, by name."""
+    """Constants of which Gather and GatherND take rows, by name; the rows along all dims that indices go through."""
     found: dict[str, np.ndarray] = {}
     for node in walk(model.graph):
-        table = node.inputs[0] if node.op_type == "Gather" and node.domain in STANDARD and node.inputs else None
-        if table is None or attribute(node, "axis", 0) != 0 or (table.name or "") in found:
+        dims = indexed_dims(node)
+        table = node.inputs[0] if dims else None
+        if table is None or (table.name or "") in found:
             continue
         weight = table.const_value
         if weight is not None and (weight.dtype == ir.DataType.STRING or weight.nbytes > _BYTES):
             continue
         array = constant_array(table)
-        if array is not None and array.ndim and array.dtype.kind in "fiub" and len(array) > 1:
-            found[table.name or ""] = array
+        if array is not None and array.size and array.dtype.kind in "fiub" and np.prod(dims) > 1:
+            found[table.name or ""] = array.reshape(-1, *array.shape[len(dims) :])
     return found
 
 

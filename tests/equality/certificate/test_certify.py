@@ -370,3 +370,11 @@ def test_what_sizes_alone_make_is_compared_where_the_two_make_something_else(nam
     a = model(nodes, {**weights, "a": first})
     assert certify(a, model(nodes, {**weights, "a": first})).verdict == "certified"
     assert certify(a, model(nodes, {**weights, "a": second})).verdict != "certified"
+
+
+def test_a_loop_too_long_to_follow_is_no_difference_of_shapes() -> None:
+    zero = {"zero": np.zeros(4, np.float32), "first": np.array([0])}
+    body = "(float[4] t, float[4] v) => (float[4] w, float[4] z) { w = Add(t, v) z = Identity(w) }"
+    scan = f"y, s = Scan<num_scan_inputs = 1, body = b {body}>(zero, x)"
+    summed = model("y = ReduceSum<keepdims = 0>(x, first)", zero, y="float[4] y")
+    assert certify(summed, model(scan, zero, y="float[4] y")).verdict == "certified"

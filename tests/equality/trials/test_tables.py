@@ -89,3 +89,23 @@ def test_what_is_no_table_of_numbers_is_not_looked_at() -> None:
 def test_a_table_that_the_graph_computes_is_none() -> None:
     computed = INDEX.replace("y = Gather(w, i)", "e = Neg(w)  y = Gather(e, i)")
     assert differing_reads({"a": graph(TABLE, computed), "b": graph(changed(7), computed)}) == {"a": {}, "b": {}}
+
+
+def pairs_read(changed: bool = False) -> ir.Model:
+    table = np.zeros((50, 40), np.float32)
+    table[43, 7] = changed
+    return ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> g (int64[n,2] i) => (float[n] y) <float[50,40] w> '
+        "{ y = GatherND(w, i) }",
+        initializers=[ir.tensor(table, name="w")],
+    )
+
+
+def test_a_place_that_two_indices_read_is_found() -> None:
+    graphs = {"a": pairs_read(), "b": pairs_read(True)}
+    assert differing_reads(graphs) == {"a": {"w": [43 * 40 + 7]}, "b": {"w": [43 * 40 + 7]}}
+    specs, facts = input_specs(graphs["a"]), read_facts(graphs["a"])
+    runs = [random_feeds(specs, 1, batch=3, domains=facts.domains)]
+    watch = ConditionWatch(graphs["a"], SessionOptions(), {"w": [43 * 40 + 7]})
+    found, _ = reach(watch, specs, runs, dynamic_dims(specs, runs), facts, Budget("normal"))
+    assert any((item.feeds["i"] == [43, 7]).all(axis=1).any() for item in found)
