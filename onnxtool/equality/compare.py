@@ -20,7 +20,7 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, known_domains, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.counterexample import FAILS, run_as_reference
+from onnxtool.equality.search.counterexample import FAILS, CandidateFailsError, run_as_reference
 from onnxtool.equality.search.difference import BothModels
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.equality.unoptimized import judge_unoptimized
@@ -174,7 +174,10 @@ def _beyond(
         first, second = ([s.name for s in runner.outputs] for runner in (proof.reference, candidate))
         return BothModels(a.run, run_as_reference(a, b), pairs, (first, second))
 
-    done = proof.judge_beyond(report, candidate, graphs, options[0], inside if pairs else lambda: None)
+    try:
+        done = proof.judge_beyond(report, candidate, graphs, options[0], inside if pairs else lambda: None)
+    except CandidateFailsError as error:
+        raise InputError(f"{names[1]} fails where {names[0]} runs, {error}") from error
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:
         if done.certificate is not None and done.certificate.ok:

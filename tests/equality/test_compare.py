@@ -212,3 +212,14 @@ def test_the_model_that_does_not_run_is_named() -> None:
         compare(first, second, names=("a.onnx", "b.onnx"))
     with pytest.raises(InputError, match=r"^a\.onnx: .* Give inputs that it takes with --data"):
         compare(reshaped, second, names=("a.onnx", "b.onnx"))
+
+
+def test_the_model_that_fails_beyond_usual_inputs_is_named(tmp_path: Path) -> None:
+    """A convolution in the place of a pooling does not take what is smaller than its window."""
+    head = '<ir_version: 9, opset_import: ["" : 20]> g (float[n,1,h,w] x) => (float[n,1,i,j] y) '
+    pooled = head + "{ y = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(x) }"
+    padded = head + "<float[1,1,2,2] k = {0.25, 0.25, 0.25, 0.25}> { y = Conv<strides = [2, 2]>(x, k) }"
+    for name, text in (("a.onnx", pooled), ("b.onnx", padded)):
+        onnx.save(onnx.parser.parse_model(text), tmp_path / name)
+    with pytest.raises(InputError, match=r"b\.onnx fails where .*a\.onnx runs"):
+        compare(tmp_path / "a.onnx", tmp_path / "b.onnx")

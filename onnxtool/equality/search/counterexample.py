@@ -266,15 +266,19 @@ def renamed(feeds: Mapping[str, Any], reference: Runner, candidate: Runner) -> F
     return {(name if name in shared else next(rest)): feeds[name] for name in own}
 
 
+class CandidateFailsError(InputError):
+    """The candidate does not run on an input that the reference takes."""
+
+
 def with_findings(report: CompareReport, findings: Findings, coverage: Coverage, file: str | None) -> CompareReport:
     """A comparison on the usual inputs, and what was found beyond them, as one report.
 
     Raises:
-        InputError: the candidate fails to run on an input that the reference takes.
+        CandidateFailsError: the candidate fails to run on an input that the reference takes.
     """
     found = findings.counterexample(file)
     if findings.failure is not None and findings.report is None:
-        raise InputError(f"with {findings.failure.label}: {findings.error}")
+        raise CandidateFailsError(f"with {findings.failure.label}: {findings.error}")
     if found is None or findings.report is None:
         seen = findings.informed
         moved = {name for name, m in movements(t.outputs for t in findings.observed.trials).items() if m.found}
