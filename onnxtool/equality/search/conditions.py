@@ -9,8 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.search.boolean_distances import COMPARISONS, HUGE, LOGIC, Fields
-from onnxtool.equality.search.subgraph_outputs import Body, HandedOut, bodies, inlined
+from onnxtool.equality.search.subgraph_outputs import Body, HandedOut, bodies
 from onnxtool.errors import OnnxToolError
+from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.table import STANDARD
 from onnxtool.runtime.feeds import Feeds

@@ -9,7 +9,6 @@ from itertools import count
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import inline_functions
 from onnxtool.model.operators.table import STANDARD
 
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
@@ -27,13 +26,6 @@ class Body:
 
     graph: ir.Graph
     path: tuple[tuple[ir.Graph, ir.Node, str], ...] = ()
-
-
-def inlined(model: ir.Model) -> ir.Model:
-    """A copy whose local functions are in place of their calls, where they can be."""
-    copy = model.clone()
-    inline_functions(copy)
-    return copy
 
 
 def bodies(graph: ir.Graph) -> Iterator[Body]:

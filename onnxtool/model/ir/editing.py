@@ -176,3 +176,10 @@ def inline_functions(model: ir.Model) -> bool:
         return False
     model.functions.clear()
     return True
+
+
+def inlined(model: ir.Model) -> ir.Model:
+    """A copy whose local functions are in place of their calls, where they can be."""
+    copy = model.clone()
+    inline_functions(copy)
+    return copy

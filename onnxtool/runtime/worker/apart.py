@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
-from onnxtool.model.ir.editing import inline_functions
+from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import all_nodes, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import TensorSpec
@@ -123,9 +123,7 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
     """Read them off graphs; the models must be kept as they are by whoever asks."""
     found = Risks()
     for model in models:
-        if model.functions:
-            model = model.clone()  # noqa: PLW2901
-            inline_functions(model)
+        model = inlined(model) if model.functions else model  # noqa: PLW2901
         nodes = list(all_nodes(model))
         found = Risks(
             found.empty or not takes_empty(model),

@@ -7,7 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.equality.search.conditions import ConditionWatch, has_conditions
-from onnxtool.equality.search.subgraph_outputs import bodies, inlined
+from onnxtool.equality.search.subgraph_outputs import bodies
+from onnxtool.model.ir.editing import inlined
 from onnxtool.runtime.session.session import SessionOptions
 
 FIVE = "five = Constant <value_float = 5.0> ()  top = ReduceMax <keepdims = 0> (a)  inner = Greater(top, five)  "

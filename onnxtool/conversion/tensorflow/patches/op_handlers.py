@@ -79,7 +79,7 @@ def _erfc(write: OperatorWriter) -> None:
     write.give("Sub", write.constant(1), write.add("Erf", write.inputs[0]))
 
 
-def _written(formula: Callable[..., Any]) -> Handler:
+def written(formula: Callable[..., Any]) -> Handler:
     """A handler that writes a formula of the inputs, in which floats have the type of the result."""
 
     def handler(write: OperatorWriter) -> None:
@@ -98,7 +98,7 @@ def _unless_zero(decides: int, operator: str, second: str | None = None) -> Hand
         nothing = add("Equal", (x, y)[decides], 0.0)
         return add("Where", nothing, 0.0, add(operator, x, add(second, y) if second else y))
 
-    return _written(formula)
+    return written(formula)
 
 
 def _euclidean_norm(write: OperatorWriter) -> None:
@@ -537,8 +537,8 @@ PATCHES = {
     ),
     "LowerBound": _missing("LowerBound", 13, _place_among_sorted),
     "UpperBound": _missing("UpperBound", 13, _place_among_sorted),
-    "Expm1": _wrong("Expm1", 10, _written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
-    "Log1p": _wrong("Log1p", 10, _written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
+    "Expm1": _wrong("Expm1", 10, written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
+    "Log1p": _wrong("Log1p", 10, written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
     "LookupTableFindV2": _wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
     "OneHot": _wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
     "Bitcast": _missing("Bitcast", 9, _sign_bit),
@@ -561,7 +561,7 @@ PATCHES = {
         name: _wrong(name, 16, _segments, f"tf2onnx 1.17's {name} counts segments below zero from the end")
         for name in ("UnsortedSegmentSum", "UnsortedSegmentProd")
     },
-    "Atan2": _wrong("Atan2", 9, _written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
+    "Atan2": _wrong("Atan2", 9, written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
     **{
         name: _wrong(name, 13, _compared(name), f"tf2onnx 1.17's {name} compares integers as float32")
         for name in ("Less", "Greater")

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.small_numbers import atan2
-from onnxtool.conversion.tensorflow.patches.op_handlers import DOUBLE, FLOAT, Handler, OperatorWriter, handled
+from onnxtool.conversion.tensorflow.patches.op_handlers import DOUBLE, FLOAT, Handler, OperatorWriter, handled, written
 
 _REAL_TYPES = {14: FLOAT, 15: DOUBLE}  # of complex ones, as onnx.TensorProto counts them
 _COMPLEX = "_complex"  # behind the types of operators that are others for complex numbers
@@ -56,7 +56,7 @@ def _half_to_real(w: OperatorWriter, dims: int) -> None:
 
 def _complex_to_complex(w: OperatorWriter, dims: int, sign: int) -> None:
     """FFT and IFFT: [..., n, 2] to the same shape."""
-    shape = w.graph.get_shape(w.node.output[0])
+    shape = w.shape
     parts, rank = _parts(w, w.inputs[0]), _rank(w)
     w.dtype = _REAL_TYPES[w.dtype]
     for axis in range(-dims, 0):
@@ -82,12 +82,8 @@ def _magnitude(w: OperatorWriter) -> None:
 
 
 def _angle(w: OperatorWriter) -> None:
-    real, imaginary = _parts(w, w.inputs[0])
-
-    def add(kind: str, *inputs: Any) -> str:
-        return w.add(kind, *(w.constant(i) if isinstance(i, float) else i for i in inputs))
-
-    w.give("Identity", atan2(add, imaginary, real))
+    w.inputs = _parts(w, w.inputs[0])[::-1]
+    written(atan2)(w)
 
 
 def _conjugate(w: OperatorWriter) -> None:
@@ -107,7 +103,7 @@ def _alike(w: OperatorWriter) -> None:
     """An operator that does the same with the real and with the imaginary numbers: tf2onnx writes it for each."""
     from tf2onnx.handler import tf_op
 
-    kind, shape = w.node.type.removesuffix(_COMPLEX), w.graph.get_shape(w.node.output[0])
+    kind, shape = w.node.type.removesuffix(_COMPLEX), w.shape
     w.dtype = _REAL_TYPES[w.dtype]
     split = [_parts(w, value) if _is_complex(w, value) else [value, value] for value in w.inputs]
     write, further = tf_op.find_effective_op(kind)
