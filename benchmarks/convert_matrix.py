@@ -41,19 +41,21 @@ def main() -> None:
     module = import_module(name)
     cases = [c for c in module.CASES if not arguments.only or any(o in c.name for o in arguments.only)]
     results = []
-    print(f"{'model':<36} {'result':<7} {'seconds':>7}  {'max abs':>8} {'SQNR dB':>7}  reason or notes")
+    print(f"{'model':<36} {'result':<7} {'seconds':>7}  {'max abs':>8} {'SQNR dB':>7}  {'verdict':<10} reason or notes")
     for result in run(cases, Path(module.__file__)):
         results.append(result)
         known = result["max_abs"] is not None
         shown = f"{result['max_abs']:8.1e} {result['sqnr_db']:7.0f}" if known else " " * 16
         print(
             f"{result['name']:<36} {'pass' if result['ok'] else 'FAIL':<7} {result['seconds']:7.1f}  {shown}"
-            f"  {result['reason']}",
+            f"  {result['verdict']:<10} {result['reason']}",
             flush=True,
         )
     good = sum(r["ok"] for r in results)
+    certified = sum(r["verdict"] == "certified" for r in results)
+    print(f"\n{certified} of {len(results)} certified from the module's own code")
     found = ", ".join(f"{k} {v}" for k, v in versions(*packages, "onnx", "onnxruntime").items())
-    print(f"\n{good} of {len(results)} converted and verified ({good / max(len(results), 1):.1%}); {found}; {cpu()}")
+    print(f"{good} of {len(results)} converted and verified ({good / max(len(results), 1):.1%}); {found}; {cpu()}")
     if arguments.json:
         arguments.json.write_text(json.dumps({"versions": found, "cpu": cpu(), "results": results}, indent=1))
 
@@ -63,7 +65,8 @@ def run(cases: list[Any], factory: Path) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
             start = time.perf_counter()
-            result: dict[str, Any] = {"name": case.name, "ok": False, "max_abs": None, "sqnr_db": None, "reason": ""}
+            result: dict[str, Any] = {"name": case.name, "ok": False, "max_abs": None, "sqnr_db": None}
+            result |= {"verdict": "", "reason": ""}
             try:
                 report = convert(
                     None,
@@ -75,7 +78,10 @@ def run(cases: list[Any], factory: Path) -> Iterator[dict[str, Any]]:
                 )
                 assert report.comparison is not None and report.comparison.worst is not None
                 worst = report.comparison.worst
-                notes = "; ".join(report.notes[1:])
+                certificate = report.comparison.certificate
+                result["verdict"] = report.comparison.verdict
+                why = f"{certificate.reason}; " if certificate is not None and not certificate.ok else ""
+                notes = why + "; ".join(report.notes[1:])
                 difference = f"{worst.name}: {worst.note or f'{worst.mismatched} of {worst.total} outside tolerance'}"
                 noise = min(o.sqnr_db for o in report.comparison.outputs)
                 # Random weights may give outputs far below the absolute tolerance: then the ratio to the noise tells.

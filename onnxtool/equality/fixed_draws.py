@@ -2,15 +2,16 @@
 
 Each random operator is replaced by a formula of standard operators whose numbers depend on its place and on the shape
 alone. What is computed of the draws, and what decides their distribution, is compared like anything else. Which node of
-the one model stands for which of the other is told by the distribution, then by the name, then by the order: nodes of
-one distribution may change places, since nobody could tell their draws apart.
+the one model stands for which of the other is told by the distribution, then by the kind; in each case by the name, and
+then by the order: nodes of one distribution may change places, since nobody could tell their draws apart. A draw that
+only one model makes has numbers of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -22,7 +23,7 @@ from onnxtool.model.randomness import is_random, random_nodes
 
 _OLDEST = 13  # opset: older ones lack operators that the formulas use, or have them in another form
 _CAST_LIKE = 15  # opset
-_PARAMETERS = ("mean", "scale", "low", "high", "shape", "dtype", "sample_size")
+_PARAMETERS = ("mean", "scale", "low", "high", "shape", "sample_size")
 _FLOAT = int(ir.DataType.FLOAT)
 _INT32 = int(ir.DataType.INT32)
 
@@ -54,8 +55,9 @@ def with_fixed_draws(a: ir.Model, b: ir.Model) -> FixedDraws | None:
         a, b: left as they are.
 
     Returns:
-        None where neither draws anything, where they do not draw alike, and where a draw is made more than once in a
-        run (loop bodies): then its numbers cannot be fixed without changing what they mean.
+        None where neither draws anything, where one of them alone makes draws that its own values decide (Dropout,
+        Bernoulli, Multinomial), and where a draw is made more than once in a run (loop bodies): then its numbers cannot
+        be fixed without changing what they mean.
     """
     if not any(random_nodes(model) for model in (a, b)):
         return None
@@ -63,15 +65,18 @@ def with_fixed_draws(a: ir.Model, b: ir.Model) -> FixedDraws | None:
     if len(copies) < 2:
         return None
     drawn = [[n for n in copy.graph.all_nodes() if is_random(n)] for copy in copies]
-    if not drawn[0] or any(is_random(n) for copy in copies for n in _in_loops(copy.graph)):
+    if any(is_random(n) for copy in copies for n in _in_loops(copy.graph)):
         return None
-    pairs = _paired(*drawn)
-    if pairs is None:
-        return None
-    operators = tuple(sorted({n.op_type for n in drawn[0]}))
-    for copy, nodes in zip(copies, zip(*pairs, strict=True), strict=True):
-        for number, node in enumerate(nodes):
-            if not _Formula(copy, node, number).replace():
+    partners = _partners(*drawn)
+    alone = len(drawn[0])  # the next number for draws of B without a partner
+    numbers = [{id(n): i for i, n in enumerate(drawn[0])}, {}]
+    for node in drawn[1]:
+        numbers[1][id(node)] = numbers[0][id(partners[id(node)])] if id(node) in partners else (alone := alone + 1)
+    shared = set(numbers[0].values()) & set(numbers[1].values())
+    operators = tuple(sorted({n.op_type for nodes in drawn for n in nodes}))
+    for copy, nodes, number in zip(copies, drawn, numbers, strict=True):
+        for node in nodes:
+            if not _Formula(copy, node, number[id(node)]).replace(has_partner=number[id(node)] in shared):
                 return None
     return FixedDraws(copies[0], copies[1], operators)
 
@@ -94,28 +99,35 @@ def _in_loops(graph: ir.Graph, inside: bool = False) -> Iterator[ir.Node]:
                 yield from _in_loops(item.as_graph(), inside or node.op_type != "If")
 
 
-def _paired(a: Sequence[ir.Node], b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]] | None:
-    """Each node of A with one of B that draws from the same distribution; None where that does not come out even."""
-    left = list(b)
-    pairs: list[tuple[ir.Node, ir.Node]] = []
-    for same_name in (True, False):
-        for node in a:
-            if any(node is mine for mine, _ in pairs):
-                continue
-            alike = [n for n in left if _distribution(n) == _distribution(node)]
-            if same_name:
-                alike = [n for n in alike if n.outputs[0].name == node.outputs[0].name]
-            if alike:
-                pairs.append((node, alike[0]))
-                left = [n for n in left if n is not alike[0]]
-    return pairs if len(pairs) == len(a) and not left else None
+def _partners(a: Sequence[ir.Node], b: Sequence[ir.Node]) -> dict[int, ir.Node]:
+    """The node of A that each node of B (by its id) stands for: of the same distribution if there is one, else of the
+    same kind, so that another mean or scale shows in what the same draws become.
+    """
+    left, found = list(a), dict[int, ir.Node]()
+    for key in (_Draw.of, lambda node: _Draw.of(node).kind):
+        for same_name in (True, False):
+            for node in b:
+                alike = [n for n in left if id(node) not in found and key(n) == key(node)]
+                if same_name:
+                    alike = [n for n in alike if n.outputs[0].name == node.outputs[0].name]
+                if alike:
+                    found[id(node)] = alike[0]
+                    left = [n for n in left if n is not alike[0]]
+    return found
 
 
-def _distribution(node: ir.Node) -> tuple[Any, ...]:
+class _Draw(NamedTuple):
     """What a node draws, as far as its attributes and constants tell; the seed is no part of it."""
-    ratio = constant_array(node.inputs[1]) if node.op_type == "Dropout" and len(node.inputs) > 1 else None
-    named = tuple((name, attribute(node, name)) for name in _PARAMETERS)
-    return (node.op_type, named, None if ratio is None else float(ratio.reshape(-1)[0]))
+
+    kind: str
+    parameters: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, node: ir.Node) -> _Draw:
+        """The kind of numbers (a shape may be given in two ways) and what they are scaled to."""
+        ratio = constant_array(node.inputs[1]) if node.op_type == "Dropout" and len(node.inputs) > 1 else None
+        named = tuple((name, attribute(node, name)) for name in _PARAMETERS)
+        return cls(node.op_type.removesuffix("Like"), (named, None if ratio is None else float(ratio.reshape(-1)[0])))
 
 
 class _Formula:
@@ -131,13 +143,21 @@ class _Formula:
         self._model, self._node, self._number = model, node, number
         self._opset = model.graph.opset_imports.get("", 0)
         self._made: list[ir.Node] = []
-        self._hidden = False
+        self._hidden = self._shown = False
 
-    def replace(self) -> bool:
-        """Put the formula in the node's place; False where there is none."""
+    def replace(self, *, has_partner: bool) -> bool:
+        """Put the formula in the node's place.
+
+        Args:
+            has_partner: whether the other model has the same draws. Without one there is nothing to compare what
+                decides about them with.
+
+        Returns:
+            False where there is no formula.
+        """
         node, graph = self._node, self._node.graph
         results = self._results() if self._opset >= _OLDEST and isinstance(graph, ir.Graph) else None
-        if results is None or self._hidden or graph is None:
+        if results is None or graph is None or self._hidden or (self._shown and not has_partner):
             return False
         graph.insert_before(node, self._made)
         for old, new in zip(node.outputs, results, strict=False):
@@ -161,11 +181,7 @@ class _Formula:
         if kind == "Multinomial":
             return self._multinomial()
         shape = attribute(node, "shape")
-        if shape is not None:
-            dims = self._constant(np.array(shape, np.int64))
-        else:
-            dims = self._op("Shape", self._input(0))
-            self._compared(dims)
+        dims = self._constant(np.array(shape, np.int64)) if shape is not None else self._op("Shape", self._input(0))
         first = self._uniform(dims)
         if kind.startswith("RandomUniform"):
             low, high = attribute(node, "low", 0.0), attribute(node, "high", 1.0)
@@ -183,8 +199,7 @@ class _Formula:
         given = self._node.inputs
         data, training = self._input(0), self._input(2)
         ratio = self._double(given[1]) if given[1] is not None else self._constant(np.array(0.5))
-        if constant_array(given[1]) is None and given[1] is not None:
-            self._compared(ratio)
+        self._compared(ratio)
         # What is dropped would be compared nowhere.
         self._compared(self._double(data), "input")
         drawn = self._uniform(self._op("Shape", data))
@@ -244,9 +259,8 @@ class _Formula:
             return
         shown = self._op("Identity", value)
         shown.name = f"{self._node.op_type}_{self._number}_{what}"
-        maker = value.producer()
-        is_shape = maker is not None and maker.op_type == "Shape"
-        shown.type = ir.TensorType(ir.DataType.INT64 if is_shape else ir.DataType.DOUBLE)
+        shown.type = ir.TensorType(ir.DataType.DOUBLE)
+        self._shown = True
         self._model.graph.outputs.append(shown)
 
     def _input(self, index: int) -> ir.Value:

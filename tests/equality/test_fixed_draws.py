@@ -40,14 +40,22 @@ def loop() -> onnx.NodeProto:
 
 
 def saved(
-    path: Path, nodes: list[onnx.NodeProto], weight: np.ndarray = WEIGHT, ratio: float = 0.5, kind: int = TENSOR
+    path: Path,
+    nodes: list[onnx.NodeProto],
+    weight: np.ndarray = WEIGHT,
+    ratio: float = 0.5,
+    kind: int = TENSOR,
+    extra: str = "",
 ) -> Path:
     constants = {"w": weight, "ratio": np.float32(ratio), "yes": np.bool_(True), "three": np.int64(3)}
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["h"]), *nodes],
         "g",
         [helper.make_tensor_value_info("x", 1, ["n", 8])],
-        [helper.make_tensor_value_info("y", kind, ["n", 3 if kind == LABEL else 4])],
+        [
+            helper.make_tensor_value_info("y", kind, ["m", 3 if kind == LABEL else 4]),
+            *([helper.make_tensor_value_info(extra, 1, ["n", 4])] if extra else []),
+        ],
         [numpy_helper.from_array(np.array(v), n) for n, v in constants.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -83,6 +91,43 @@ def test_one_draw_used_twice_is_not_two_draws(tmp_path: Path) -> None:
     two = [*twice[:2], helper.make_node("RandomNormalLike", ["h"], ["q"]), helper.make_node("Add", ["s", "q"], ["y"])]
     report = compare(saved(tmp_path / "a.onnx", twice), saved(tmp_path / "b.onnx", two), effort="quick")
     assert not report.ok
+
+
+def normal(name: str, **parameters: float) -> onnx.NodeProto:
+    return helper.make_node("RandomNormalLike", ["h"], [name], **parameters)
+
+
+@pytest.mark.parametrize("other", [{"scale": 1.01}, {"mean": 0.01}])
+def test_another_distribution_beside_an_output_that_does_not_draw_is_no_equality(
+    other: dict[str, float], tmp_path: Path
+) -> None:
+    a, b = (saved(tmp_path / f"{n}.onnx", [normal("y", **p)], extra="h") for n, p in (("a", {}), ("b", other)))
+    report = compare(a, b, effort="quick")
+    assert report.differs and not report.not_compared
+
+
+def test_scaled_draws_are_draws_of_that_scale(tmp_path: Path) -> None:
+    twice = [normal("r"), helper.make_node("Add", ["r", "r"], ["y"])]
+    a, b = saved(tmp_path / "a.onnx", twice), saved(tmp_path / "b.onnx", [normal("y", scale=2.0)])
+    report = compare(a, b, effort="quick")
+    assert report.ok and report.compared
+
+
+def test_a_draw_whose_shape_alone_is_used_needs_no_partner(tmp_path: Path) -> None:
+    shape = [normal("r"), normal("q"), helper.make_node("Shape", ["q"], ["s"])]
+    used = helper.make_node("Expand", ["r", "s"], ["y"])
+    a, b = saved(tmp_path / "a.onnx", [*shape, used]), saved(tmp_path / "b.onnx", [normal("y")])
+    report = compare(a, b, effort="quick")
+    assert report.ok and report.compared
+
+
+def test_what_is_drawn_is_paired_by_distribution_before_names(tmp_path: Path) -> None:
+    def both(first: str, second: str) -> list[onnx.NodeProto]:
+        return [normal(first), normal(second, scale=5.0), helper.make_node("Concat", [first, second], ["y"], axis=0)]
+
+    a = saved(tmp_path / "a.onnx", both("r", "q"))
+    report = compare(a, saved(tmp_path / "b.onnx", both("q", "r")), effort="quick")
+    assert report.ok and report.compared
 
 
 def test_where_no_output_was_compared_the_verdict_is_bad(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ _ELEMENT = 4e-8  # seconds, for an element of a tensor of A, in both models (mea
 _MOST_ELEMENTS = 2**26  # of one tensor: several of its size are there at a time
 _MOST_PAIRS = 4  # values at which two models begin to differ that are told
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
+_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
 
 
 @dataclass
@@ -269,7 +270,7 @@ def certify(
         with np.errstate(all="ignore"):  # in sizes that a run of shapes alone makes up
             constants = Constants(a, made, fixed_numbers(a))
         pair = _Pair(a, b, examples, constants, find_expressions(constants, b))
-    except (NotCoveredError, *_EXHAUSTED) as error:
+    except (NotCoveredError, *_EXHAUSTED, *_FAULTS) as error:
         return done(reason=f"not decided: {_cause(error)}")
     try:
         with np.errstate(all="ignore"):  # ONNX's implementations divide by sizes, of which one may be zero
@@ -282,10 +283,10 @@ def certify(
                 rounding = pair.rounding(smallest, time.thread_time() + seconds)
     except _DifferentError as error:
         return done(**error.found)
-    except NotCoveredError as error:
-        return done(reason=f"not decided: {_cause(error)}")
     except _EXHAUSTED as error:
         failed, rounding = _cause(error), []
+    except (NotCoveredError, *_FAULTS) as error:
+        return done(reason=f"not decided: {_cause(error)}")
     if len(pair.points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
     found = {
@@ -309,7 +310,11 @@ def certify(
 
 
 def _cause(error: Exception) -> str:
-    return str(error) if isinstance(error, NotCoveredError) else type(error).__name__
+    """What a report says of an error; one of the certificate's own code must not end what would do without it."""
+    if isinstance(error, NotCoveredError):
+        return str(error)
+    name = type(error).__name__
+    return name if isinstance(error, _EXHAUSTED) else f"an error inside onnxtool's certificate, {name}: {error}"
 
 
 class _DifferentError(Exception):

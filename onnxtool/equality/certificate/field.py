@@ -206,6 +206,10 @@ class Field:
         count = x.size // max(total.size, 1)
         return self.mul(total, np.array(pow(count % self.p, self.p - 2, self.p)))
 
+    def cumsum(self, x: Array) -> Array:
+        """Sums of all up to each place of the last axis."""
+        return self.fold(np.cumsum(x, -1))
+
     def product(self, x: Array, axis: int, keepdims: bool = False) -> Array:
         """The product over an axis."""
         found = np.ones_like(np.take(x, 0, axis)) if x.shape[axis] else np.ones(np.delete(x.shape, axis), np.int64)
@@ -227,6 +231,17 @@ class Field:
         for shift, bits in ((22, 0x1FF), (11, 0x7FF), (0, 0x7FF)):
             part = ((small >> shift) & bits).astype(np.float64)
             found = self.fold((found << 11) + np.asarray(part @ large if first else large @ part).astype(np.int64))
+        return found
+
+    def einsum(self, equation: str, *parts: Array) -> Array:
+        """As numpy's, of one or two arrays, by exact products of halves of 16 bits in float64."""
+        if len(parts) == 1:
+            return self.fold(np.einsum(equation, parts[0]))
+        found: Array = np.array(0)
+        for shifts in ((16, 16), (16, 0), (0, 16), (0, 0)):
+            x, y = ((p >> 16 if s else p & 0xFFFF).astype(np.float64) for p, s in zip(parts, shifts, strict=True))
+            product = self.fold(np.einsum(equation, x, y, optimize=True).astype(np.int64))
+            found = self.add(found, self.fold(self.fold(product << shifts[0]) << shifts[1]))
         return found
 
     def conv(

@@ -135,7 +135,7 @@ def _binary(name: str, f: Callable[[Field, Array, Array], Array], dtype: Any = N
 _binary("Add", lambda f, a, b: f.add(a, b))
 _binary("And", lambda f, a, b: f.mul(a, b), BOOL)
 _binary("Or", lambda f, a, b: f.sub(f.add(a, b), f.mul(a, b)), BOOL)
-_binary("Xor", lambda f, a, b: f.sub(f.add(a, b), f.fold(2 * f.mul(a, b))), BOOL)
+_binary("Xor", lambda f, a, b: f.sub(f.add(a, b), f.mul(f.scalar(2.0), f.mul(a, b))), BOOL)
 _binary("Equal", lambda f, a, b: f.equal(a, b), BOOL)
 _binary("PRelu", _leaky)
 
@@ -380,7 +380,7 @@ def _cumsum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     axis = int(m.numbers(i[1], "the axis of CumSum").reshape(()))
     x = np.moveaxis(m.elements(i[0]), axis, -1)
     x = x[..., ::-1] if a.get("reverse", 0) else x
-    found = m.field.fold(np.cumsum(x, -1))
+    found = m.field.cumsum(x)
     found = m.field.sub(found, x) if a.get("exclusive", 0) else found
     return m.symbol(np.moveaxis(found[..., ::-1] if a.get("reverse", 0) else found, -1, axis), i[0].dtype)
 
@@ -440,15 +440,7 @@ def _einsum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     equation, f = a["equation"].decode(), m.field
     if len(i) > 2:
         raise NotCoveredError(f"Einsum of {len(i)} tensors")
-    parts = [m.elements(v) for v in i]
-    if len(parts) == 1:
-        return m.symbol(f.fold(np.einsum(equation, parts[0])), i[0].dtype)
-    found: Array = np.array(0)
-    for first, second in ((16, 16), (16, 0), (0, 16), (0, 0)):
-        x, y = ((p >> 16 if s else p & 0xFFFF).astype(np.float64) for p, s in zip(parts, (first, second), strict=True))
-        product = f.fold(np.einsum(equation, x, y, optimize=True).astype(np.int64))
-        found = f.add(found, f.fold(f.fold(product << first) << second))
-    return m.symbol(found, i[0].dtype)
+    return m.symbol(f.einsum(equation, *(m.elements(v) for v in i)), i[0].dtype)
 
 
 def _windows(a: Attributes, size: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:

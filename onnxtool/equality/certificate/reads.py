@@ -88,6 +88,7 @@ _TOGETHER = frozenset(
     (
         *("sum", "mean", "reduce_max", "product", "digest", "fingerprint", "log_sum_exp", "softmax", "shifted_exp"),
         *("layer_norm", "matmul", "conv", "conv_transpose", "take", "opaque"),
+        *("cumsum", "einsum"),
     )
 )
 for _name in vars(Shapes):

@@ -36,7 +36,7 @@ class Shapes(Field):
         return _zeros(x)
 
     from_int = from_float = fold  # type: ignore[assignment]
-    neg = inverse = relu = abs = exp = sqrt = sigmoid = tanh = positive = fold  # type: ignore[assignment]
+    neg = inverse = relu = abs = exp = sqrt = sigmoid = tanh = positive = cumsum = fold  # type: ignore[assignment]
 
     def scalar(self, x: float) -> Array:
         return _of(())
@@ -103,6 +103,9 @@ class Shapes(Field):
             raise ValueError("the sizes of a matrix product differ")
         rows = [x.shape[-2]] if a.ndim > 1 else []
         return _of([*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), *rows, *([y.shape[-1]] if b.ndim > 1 else [])])
+
+    def einsum(self, equation: str, *parts: Array) -> Array:
+        return _zeros(np.einsum(equation, *(np.broadcast_to(np.float32(0), p.shape) for p in parts), optimize=True))
 
     def conv(
         self,

@@ -97,6 +97,25 @@ def test_elements_that_are_read() -> None:
     assert ReadElements(model, model, ["table"]).at({"length_of_x": ROWS + 1}) is None
 
 
+@pytest.mark.parametrize("operator", ["CumSum", "Einsum", "Einsum of two", "Xor"])
+def test_elements_that_are_read_by_sums_over_them(operator: str) -> None:
+    model = table_model()
+    last = {
+        "CumSum": helper.make_node("CumSum", ["rows", "zero"], ["sums"]),
+        "Einsum": helper.make_node("Einsum", ["rows"], ["sums"], equation="ij->ij"),
+        "Einsum of two": helper.make_node("Einsum", ["rows", "x"], ["sums"], equation="ij,ij->ij"),
+        "Xor": helper.make_node("Xor", ["bits", "bits"], ["sums"]),
+    }[operator]
+    made = [helper.make_node("Cast", ["rows"], ["bits"], to=TensorProto.BOOL), last]
+    kind = TensorProto.BOOL if operator == "Xor" else TensorProto.FLOAT
+    model.graph.node.extend(made)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("sums", kind, ["length_of_x", 4]))
+    read = ReadElements(model, model, ["table"]).at({"length_of_x": 70})
+    assert read is not None
+    rows = read["table"].reshape(ROWS, 4).all(1)
+    assert rows[:70].all() and not rows[70:].any()
+
+
 def test_time_that_is_up_certifies_nothing() -> None:
     a, b = table_model(), table_model(changed=250)
     sizes, unread = unread_sizes(a, b, [{"length_of_x": 4}], deadline=0.0)
