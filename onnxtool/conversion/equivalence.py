@@ -156,7 +156,12 @@ class SourceProof:
                     model.notes.append("the sample is in float64: --float64 makes a file that does not round it")
                     return rounded
             if not report.differs and proof.search is not None:
-                report = proof.judge_beyond(report, runner, {"the ONNX graph": graph}, session)
+                usual, proof.certified = report, False
+                report = proof.judge_beyond(usual, runner, {"the ONNX graph": graph}, session)
+                found = self._certificate(graph) if report.differs and proof.stays else None
+                if found is not None and found.same_function:  # then it may be rounding, which both models show
+                    proof.certified = True
+                    report = proof.judge_beyond(usual, runner, {"the ONNX graph": graph}, session)
         except InputError as error:
             raise VerdictError(
                 f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"
@@ -177,17 +182,19 @@ class SourceProof:
             graph: as it is written.
             report: of the comparison; it stays as it is where outputs differ.
         """
+        found = self._certificate(graph) if report.equal else None
+        return report if found is None else replace(report, certificate=found)
+
+    def _certificate(self, graph: ir.Model) -> CertificateReport | None:
+        """Of the source and its file; None where the source does not tell its operators, or the effort is too low."""
         seconds = CERTIFICATE_SECONDS[self._options.effort]
-        tells = type(self._model).operator_trace is not DescribedRunner.operator_trace
-        if not tells or not report.equal or not seconds:
-            return report
+        if type(self._model).operator_trace is DescribedRunner.operator_trace or not seconds:
+            return None
         if io.weight_bytes(graph) > WORTHWHILE:
             reason = f"more than {WORTHWHILE >> 20} MiB of weights"
-            found = CertificateReport(*self._names, "not tested", reason=reason)
-        else:
-            feeds = [p.feeds for p in self.probes]
-            found = certify_source(self._model, graph, feeds, names=self._names, seconds=seconds)
-        return replace(report, certificate=found)
+            return CertificateReport(*self._names, "not tested", reason=reason)
+        feeds = [p.feeds for p in self.probes]
+        return certify_source(self._model, graph, feeds, names=self._names, seconds=seconds)
 
     @property
     def tried(self) -> list[Feeds]:

@@ -15,7 +15,7 @@ from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import TREES, Interpreter, NotCoveredError, exact, is_float
 from onnxtool.equality.certificate.trees import leaf_weights
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.cut_model import cut_model
+from onnxtool.model.cut_model import captured_names, cut_model
 from onnxtool.report.certificate import ConstantStep, RoundedConstant
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
@@ -183,10 +183,15 @@ class Constants:
             return False
         inputs = [self.known[n] if n else None for n in node.input]
 
+        sums = node.op_type.startswith("Reduce") or node.op_type in ("MatMul", "Gemm")
+
         def made() -> tuple[Array, Array]:
             pair = []
             for stepwise in (False, True):
-                values = [None if k is None else exact(k.stepwise if stepwise else k.number) for k in inputs]
+                arrays = [None if k is None else k.stepwise if stepwise else k.number for k in inputs]
+                if stepwise and sums:  # each sum on the way is rounded
+                    arrays = [x if x is None or not is_float(x.dtype) else x.astype(dtype) for x in arrays]
+                values = [None if x is None else exact(x) for x in arrays]
                 if node.op_type == "Cast":
                     pair.append(values[0].data.astype(dtype))  # type: ignore[union-attr]
                 else:
@@ -372,6 +377,12 @@ def _wide(array: Array) -> Array:
 def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     """For each float constant of B that is none of A: what of A it is rounded from, where that is found."""
     own = {(x.dtype.name, x.tobytes()) for x in a.literal.values()}
+    # What A has to compute another from, and B to compute with, is rather that other: a weight fresh from weight_norm
+    # is its direction, bit by bit.
+    parts = {n for node in a.nodes for n in node.input} - _read(a.model, a.known)
+    hidden = {(a.literal[n].dtype.name, a.literal[n].tobytes()) for n in parts & a.literal.keys()}
+    hidden -= {(x.dtype.name, x.tobytes()) for n, x in a.literal.items() if n not in parts}
+    read = _read(b, constants_of(b)) if hidden else set()
     by_size: dict[int, list[str]] = {}
     for name, known in a.known.items():
         if known.floats and known.size:
@@ -379,7 +390,10 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX)]
     found, open_ones = [], {}
     for name, constant in constants_of(b).items():
-        if not is_float(constant.dtype) or not constant.size or (constant.dtype.name, constant.tobytes()) in own:
+        content = (constant.dtype.name, constant.tobytes())
+        if not is_float(constant.dtype) or not constant.size:
+            continue
+        if content in own and not (content in hidden and name in read):
             continue
         candidates = by_size.get(constant.size, [])
         best = _nearest(name, constant, a.known, [n for n in candidates if a.known[n].derived], ())
@@ -394,6 +408,12 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
         else:
             open_ones[name] = constant
     return found + _folded(a, open_ones, by_size)
+
+
+def _read(model: onnx.ModelProto, known: Collection[str]) -> set[str]:
+    """What is read by nodes that read more than what is known."""
+    nodes, all_known = map(captured_names, model.graph.node), set(known)
+    return {name for names in nodes if not names <= all_known for name in names}
 
 
 def _folded(
@@ -492,7 +512,7 @@ def _distance(constant: Array, number: Array, stepwise: Array, kind: np.dtype[np
     """The largest distance in ulp; None where the constant is neither correctly rounded nor rounded step by step."""
     with np.errstate(all="ignore"):
         rounded = number.astype(kind).astype(np.float64)
-        if not ((constant == rounded) | (constant == stepwise)).all():
+        if not ((constant == rounded).all() or (constant == stepwise).all()):
             return None
         ulp = np.maximum(np.spacing(np.abs(constant).astype(np.float32 if kind != np.float64 else kind)), 1e-300)
         return float(np.max(np.abs(constant - number) / ulp, initial=0.0))

@@ -816,7 +816,8 @@ def _dropout(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 @operator("Resize", "Upsample")
 def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     """Along each axis the product with a matrix, which is what ONNX's implementation makes of unit vectors."""
-    x, mode, kind = m.elements(i[0]), a.get("mode", b"nearest"), a["_kind"]
+    mode, kind = a.get("mode", b"nearest"), a["_kind"]
+    x = i[0].data if mode == b"nearest" else m.elements(i[0])
     if (
         a.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
         or a.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
@@ -849,5 +850,8 @@ def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
             {**names, "mode": b"linear" if mode == b"bilinear" else mode},
             opset=max(13, a["_version"]),
         )
-        x = np.moveaxis(m.field.matmul(np.moveaxis(x, axis, -1), m.field.from_float(weights.data)), -1, axis)
-    return m.symbol(x, i[0].dtype)
+        if mode == b"nearest":  # each comes from one place
+            x = np.take(x, weights.data.argmax(0), axis)
+        else:
+            x = np.moveaxis(m.field.matmul(np.moveaxis(x, axis, -1), m.field.from_float(weights.data)), -1, axis)
+    return exact(x) if mode == b"nearest" and i[0].exact else m.symbol(x, i[0].dtype)

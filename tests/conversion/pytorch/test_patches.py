@@ -205,6 +205,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(33, lambda x: torch.complex(x, x + 1).unsqueeze(-1).imag),
         translated(34, lambda x: torch.complex(x, x + 1)[:, :1].expand(-1, 5).imag),
         translated(35, lambda x: torch.complex(x, x + 1).select(-1, 2).imag),
+        translated(36, lambda x: functional.group_norm(x[:, :, None] * 0.1 + 100, 2) + 5, rtol=1e-3),
         (fourier.PATCH, lambda folder: agrees(Computes(writes_complex), X, folder, "dynamo")),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (

@@ -187,6 +187,27 @@ def test_what_the_runtime_makes_of_constants() -> None:
         assert certify(apart, model("y = MatMul(x, c)", {"c": changed})).verdict == "not tested"
 
 
+def test_a_sum_over_constants_is_rounded_on_the_way() -> None:
+    """As numpy adds float32, which is neither the exact sum rounded once nor what the runtime makes of it."""
+    v, g, x = f32(6, 40, 9), f32(1, 1, 9), "float[n, 6, 4, 40] x"
+    nodes = "s = Mul(v, v) t = ReduceSum(s, axes) r = Sqrt(t) q = Div(g, r) w = Mul(v, q) y = MatMul(x, w)"
+    apart = model(nodes, {"v": v, "g": g, "axes": np.int64([0, 1])}, x)
+    weight = v * (g / np.sqrt(np.sum(v * v, (0, 1), keepdims=True)))
+    assert certify(apart, model("y = MatMul(x, w)", {"w": weight}, x)).verdict == "certified"
+    weight[2, 7, 4] = np.nextafter(weight[2, 7, 4], np.float32(9))
+    assert certify(apart, model("y = MatMul(x, w)", {"w": weight}, x)).verdict == "not tested"
+
+
+def test_places_in_constants_that_are_resized_are_their_numbers() -> None:
+    """Of a mask made larger, a sum is known: the same as that of the larger mask."""
+    mask = np.array([[[[0, 2, 0], [1, 0, 0]]]], np.float32)
+    nodes = 'm = Resize<mode = "nearest">(mask, , scales) b = Cast<to = 9>(m) i = Cast<to = 7>(b) '
+    nodes += "s = ReduceSum<keepdims = 0>(i) t = Cast<to = 1>(s) y = Mul(x, t)"
+    apart = model(nodes, {"mask": mask, "scales": np.float32([1, 1, 2, 3])})
+    assert certify(apart, model("y = Mul(x, t)", {"t": np.float32(12).reshape(())})).verdict == "certified"
+    assert certify(apart, model("y = Mul(x, t)", {"t": np.float32(2).reshape(())})).verdict == "not tested"
+
+
 def test_a_bit_of_a_folded_weight() -> None:
     found = certify(*folded(f32(6), f32(6), 1), [{"x": np.zeros((2, 3, 7, 7), np.float32)}], most=3)
     assert not found.ok

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import onnxscript
 import torch
 from onnxscript.function_libs.torch_lib.ops.core import aten_div_mode, aten_index_put
-from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention
+from onnxscript.function_libs.torch_lib.ops.nn import aten_group_norm, aten_scaled_dot_product_attention
 
 from onnxtool.conversion.patches import LibraryPatch, applied
 from onnxtool.conversion.pytorch.patches import fourier
@@ -260,6 +260,17 @@ def _attention(
     return op.Mul(mixed, op.Where(empty, _like(0, query), _like(1, query)))
 
 
+def _group_norm(values: Any, *given: Any, **named: Any) -> Any:
+    """By InstanceNormalization of the groups, which takes the mean away before it squares. GroupNormalization, which
+    ONNX defines as a formula, does not: a variance may come out below zero. The runtime's kernel is for float32 alone.
+    """
+    if values.dtype == ir.DataType.FLOAT:
+        return aten_group_norm(values, *given, **named)
+    from torch.onnx._internal.exporter._torchlib.ops import nn
+
+    return nn.aten_group_norm(values, *given, **named)
+
+
 def _log_sigmoid(values: Any) -> Any:
     """-log(1 + e^-x): the logarithm of Sigmoid is minus infinity from -17 on."""
     return op.Neg(op.Softplus(op.Neg(values)))
@@ -392,4 +403,5 @@ PATCHES = (
     _imprecise(_ATEN.unsqueeze.default, fourier.complex_unsqueeze, _REAL),
     _imprecise(_ATEN.expand.default, fourier.complex_expand, _REAL),
     _imprecise(_ATEN.select.int, fourier.complex_select, _REAL),
+    _imprecise(_ATEN.group_norm.default, _group_norm, "torch 2.13 subtracts the square of a mean from that of squares"),
 )

@@ -179,7 +179,7 @@ MOVES = {
     **dict.fromkeys(
         ("select", "slice", "split", "split_with_sizes", "chunk", "unbind", "flip", "roll", "repeat", "tril", "triu",
          "constant_pad_nd", "diagonal", "diag_embed", "unfold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
-         "im2col", "index", "index_select", "gather"),
+         "im2col", "index", "index_select", "gather", "as_strided"),
         1,
     ),
     **{f"{kind}_pad{k}d": 1 for kind in ("reflection", "replication") for k in (1, 2, 3)},
@@ -743,13 +743,19 @@ def _adaptive_avg_pool(w: TraceWriter, x: TracedTensor, size: Sequence[int]) -> 
     return w.add("AveragePool", x, kernel_shape=kernel, strides=kernel)
 
 
-@_aten("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d")
-def _linear(w: TraceWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
-    if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
-        raise UnknownOperatorError("by a factor that is not the quotient of the sizes")
-    corners = "align_corners" if align_corners else "pytorch_half_pixel"
-    whole = w.sizes(*x.shape[:2], *size)
-    return w.add("Resize", x, None, None, whole, mode="linear", coordinate_transformation_mode=corners)
+def _resized(usual: str, **attributes: Any) -> Writer:
+    def write(w: TraceWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
+        if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
+            raise UnknownOperatorError("by a factor that is not the quotient of the sizes")
+        places = {"coordinate_transformation_mode": "align_corners" if align_corners else usual}
+        return w.add("Resize", x, None, None, w.sizes(*x.shape[:2], *size), **attributes, **places)
+
+    return write
+
+
+for _linear in ("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d"):
+    OPERATORS[_linear] = _resized("pytorch_half_pixel", mode="linear")
+OPERATORS["upsample_bicubic2d"] = _resized("half_pixel", mode="cubic", cubic_coeff_a=-0.75)
 
 
 @_aten("topk")

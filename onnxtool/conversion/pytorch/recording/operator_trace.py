@@ -183,6 +183,8 @@ def _call(writer: TraceWriter, node: torch.fx.Node, known: Callable[[Any], Any])
     try:
         if any(leaf is UNWRITTEN for leaf in tree_leaves((args, kwargs))):
             raise UnknownOperatorError("on a further result of another one")
+        if name == "as_strided" and not node.args[0].meta["val"].is_contiguous():
+            raise UnknownOperatorError("of a tensor whose elements lie in another order")
         folded = writer.folded(node.target, args, kwargs, result)
         if folded is not None:
             return folded
