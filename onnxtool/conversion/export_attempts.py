@@ -18,6 +18,7 @@ from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model import io
+from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
@@ -59,7 +60,7 @@ class ExportAttempts:
             began = time.perf_counter()
             proof.observe(graph)
             usual = time.perf_counter() - began
-        self.stays = io.weight_bytes(graph) <= SPILL
+        self.stays = io.weight_bytes(graph) <= WORTHWHILE  # of more there is no certificate
         watched = supervised(self.model, what, self.opened.size, self.pace)
         proof.observe_further(graph, watched, usual, stays=self.stays)
         _refuse_unproven(self.model, str(self.opened), proof.tried)

@@ -21,6 +21,7 @@ from onnxtool.equality.certificate.interpreter import (
     Value,
 )
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
+from onnxtool.equality.certificate.one_thread import one_thread
 from onnxtool.equality.certificate.parts import Evaluated, differing_values, parts_of
 from onnxtool.equality.certificate.reads import unread_sizes
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
@@ -228,6 +229,7 @@ def _same(a: Item, b: Item) -> bool:
     return a.exact == b.exact and bool(np.array_equal(a.data, b.data, equal_nan=floats))
 
 
+@one_thread()
 def certify(
     a: onnx.ModelProto,
     b: onnx.ModelProto,
@@ -336,21 +338,19 @@ def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
     deadline, enough = began + seconds, began + (1 - _KEPT) * seconds
     used = pair.used
     for sizes in usual_sizes(pair.a, pair.examples, deadline):
-        late = time.thread_time() > deadline
-        if len(used) > 1 and (late or len(used) >= most):
+        if used and (time.thread_time() > deadline or len(used) >= most):
             break
-        # Where time is up, the second of two points is at a size of which it is known that it can be evaluated.
-        chosen = used[0] if used and late else sizes
         try:
-            pair.hold(chosen)
+            pair.hold(sizes)
         except NotCoveredError as error:
             failed = failed or str(error)
-            if late:
-                break
-            continue
-        used.append(chosen)
-    if len(used) < 2:
+        else:
+            used.append(sizes)
+    if not used:
         return failed
+    if len(used) < 2:  # time is up, or there is one size: a second point where it is known that it can be evaluated
+        pair.hold(used[0])
+        used.append(used[0])
     looking = time.thread_time() + _LOOKING * seconds
     nothing: tuple[list[Sizes], list[Sizes], Sizes | None, int] = ([], [], None, 0)
     decided, steps, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking) if used[0] else nothing

@@ -20,6 +20,7 @@ from onnx import helper
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
+from onnxtool.equality.certificate.one_thread import one_thread
 from onnxtool.equality.certificate.sizes import (
     SizeRun,
     Sizes,
@@ -67,6 +68,7 @@ class RowDependence:
     decided: bool = True
 
 
+@one_thread()
 def row_dependence(
     model: onnx.ModelProto, most: int, seconds: float = 20.0, fixed: FixedBatch | None = None
 ) -> RowDependence:

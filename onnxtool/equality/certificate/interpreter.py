@@ -407,8 +407,10 @@ class Interpreter:
         return [env.get(name) for name in function.output]
 
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
-        """One operator's outputs."""
+        """One operator's outputs; attributes that say the default are as good as left out."""
         values = [v for v in inputs if isinstance(v, Value)]
+        usual = _defaults(kind, domain, self._opsets.get("", 1))
+        attributes = {k: v for k, v in attributes.items() if k not in usual or usual[k] != v}
         if kind == "Size":
             return exact(np.int64(inputs[0].data.size))
         if kind == "Shape":
@@ -425,7 +427,7 @@ class Interpreter:
                 return self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
             if kind in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
-                found = self._handled(kind, domain, inputs, {**attributes, **own})
+                found = self._handled(kind, inputs, {**attributes, **own})
                 if kind in _WRAPPING or any(v.tag == WRAPS for v in values):
                     for made in _several(found):
                         self._wrap(made, kind in _WRAPPING)
@@ -440,7 +442,7 @@ class Interpreter:
                 return tuple(body)
         return self.opaque(kind, inputs, attributes, count, domain)
 
-    def _handled(self, kind: str, domain: str, inputs: list[Item], attributes: Attributes) -> Any:
+    def _handled(self, kind: str, inputs: list[Item], attributes: Attributes) -> Any:
         """What a handler makes of an operator, if it has looked at all that the operator is told.
 
         Raises:
@@ -451,8 +453,6 @@ class Interpreter:
         missed = sorted(attributes.keys() - seen.noticed - _WITHOUT_EFFECT - {"_outputs", "_version", "_name"})
         if _ONE_KIND[_OPERATORS[kind]]:
             missed = [name for name in missed if name != "_kind"]
-        usual = _defaults(kind, domain, attributes["_version"]) if missed else {}
-        missed = [name for name in missed if name not in usual or usual[name] != attributes[name]]
         if missed:
             raise NotCoveredError(f"{kind} with {missed[0]}")
         if any(v is not None and i not in values.noticed for i, v in enumerate(inputs)):
@@ -831,6 +831,7 @@ _EXACT = frozenset(
         "Unique",
         "Range",
         "EyeLike",
+        *("Max", "Min", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"),  # a choice rounds nothing
         "OneHot",
     )
 )

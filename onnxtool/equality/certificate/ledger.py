@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import TREES, Interpreter, NotCoveredError, exact, is_float
@@ -157,8 +159,10 @@ class Constants:
         names = [self._emit("Mul", (p.source, p.factor)) if p.factor else p.source for p in parts]
         return self._emit("Concat", names, axis=axis)
 
-    def by_runtime(self, names: Sequence[str]) -> dict[str, Array]:
-        """What the runtime makes of constants that follow from others: its cosine is not numpy's to the last bit."""
+    def folded(self, names: Sequence[str]) -> list[Mapping[str, Array]]:
+        """What the runtime, and what ONNX's own implementation make of constants that follow from others: sums over
+        them and cosines are not the same to the last bit.
+        """
         needed = set(names)
         nodes = []
         for node in reversed(self.model.graph.node):
@@ -167,7 +171,13 @@ class Constants:
                 needed |= set(node.input)
         written = {n: self.literal[n] for n in sorted(needed & self._written)}
         cut = cut_model(self.model, [o for n in nodes for o in n.output], written, names)
-        return OnnxRunner.open(cut, EXACT).run(written)
+        found: list[Mapping[str, Array]] = []
+        with suppress(OnnxToolError):
+            found.append(OnnxRunner.open(cut, EXACT).run(written))
+        with suppress(Exception), np.errstate(all="ignore"):  # which raises what it likes on what it does not know
+            results = map(np.asarray, ReferenceEvaluator(cut).run(None, written))
+            found.append(dict(zip(names, results, strict=True)))
+        return found
 
     def _add(self, node: onnx.NodeProto) -> bool:
         """Work a node out where all it reads is known."""
@@ -183,15 +193,10 @@ class Constants:
             return False
         inputs = [self.known[n] if n else None for n in node.input]
 
-        sums = node.op_type.startswith("Reduce") or node.op_type in ("MatMul", "Gemm")
-
         def made() -> tuple[Array, Array]:
             pair = []
             for stepwise in (False, True):
-                arrays = [None if k is None else k.stepwise if stepwise else k.number for k in inputs]
-                if stepwise and sums:  # each sum on the way is rounded
-                    arrays = [x if x is None or not is_float(x.dtype) else x.astype(dtype) for x in arrays]
-                values = [None if x is None else exact(x) for x in arrays]
+                values = [None if k is None else exact(k.stepwise if stepwise else k.number) for k in inputs]
                 if node.op_type == "Cast":
                     pair.append(values[0].data.astype(dtype))  # type: ignore[union-attr]
                 else:
@@ -399,9 +404,9 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
         best = _nearest(name, constant, a.known, [n for n in candidates if a.known[n].derived], ())
         # Products of doubles are rounded to doubles here: x / 3 * 3 may be a step beside x.
         factors = () if constant.dtype == np.float64 else single
-        if best is None:
+        if best is None and content not in own:
             best = _nearest(name, constant, a.known, candidates, factors)
-        if best is None and (joined := _side_by_side(constant, a, factors)):
+        if best is None and content not in own and (joined := _side_by_side(constant, a, factors)):
             best = _nearest(name, constant, a.known, [joined], ())
         if best is not None:
             found.append(best)
@@ -419,7 +424,7 @@ def _read(model: onnx.ModelProto, known: Collection[str]) -> set[str]:
 def _folded(
     a: Constants, constants: Mapping[str, Array], by_size: Mapping[int, Sequence[str]]
 ) -> list[RoundedConstant]:
-    """Of constants those that the runtime makes of A's, bit for bit."""
+    """Of constants those that the runtime or ONNX's own implementation makes of A's, bit for bit."""
     close = {
         (name, candidate)
         for name, constant in constants.items()
@@ -428,14 +433,11 @@ def _folded(
         and not candidate.startswith(_PREFIX)
         and np.allclose(a.known[candidate].stepwise.reshape(-1), _wide(constant).reshape(-1), rtol=1e-3, atol=1e-5)
     }
-    try:
-        made = a.by_runtime(sorted({candidate for _, candidate in close})) if close else {}
-    except OnnxToolError:
-        return []
+    made = a.folded(sorted({candidate for _, candidate in close})) if close else []
     found = {}
     for name, candidate in sorted(close):
         constant, number = constants[name], a.known[candidate].number.reshape(-1)
-        if made[candidate].dtype == constant.dtype and made[candidate].tobytes() == constant.tobytes():
+        if any(m[candidate].dtype == constant.dtype and m[candidate].tobytes() == constant.tobytes() for m in made):
             ulp = np.maximum(np.spacing(np.abs(constant.reshape(-1))).astype(np.float64), 1e-300)
             off = np.abs(_wide(constant).reshape(-1) - number) / ulp
             found[name] = RoundedConstant(name, candidate, "", float(off.max(initial=0.0)))

@@ -557,14 +557,14 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     if kind == "MaxPool" and int(np.prod(kernel)) == 1 and not any(pads):  # it moves elements
         one = f.window((0,) * rank, size, strides, dilations)
         return m.symbol(x[(slice(None), slice(None), *one)], i[0].dtype)
-    total = f.window_sum(summand, kernel, size, strides, dilations)
+    total, counts_padding = f.window_sum(summand, kernel, size, strides, dilations), a.get("count_include_pad", 0)
     if kind == "MaxPool":
         return m.symbol(f.hash("max", total), i[0].dtype)
     if kind == "LpPool":
         return m.symbol(_root(f, total, order), i[0].dtype)
     if f.has_values:
         padded = [(pads[d], pads[rank + d]) for d in range(rank)]
-        inside = np.pad(np.ones(x.shape[2:], np.int64), padded, constant_values=a.get("count_include_pad", 0))
+        inside = np.pad(np.ones(x.shape[2:], np.int64), padded, constant_values=counts_padding)
         inside = np.pad(inside, [(0, ends[d] - pads[rank + d]) for d in range(rank)])
         count = f.window_sum(f.from_int(inside[None, None]), kernel, size, strides, dilations)
         total = f.mul(total, f.inverse(count))

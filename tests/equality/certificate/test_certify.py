@@ -179,7 +179,7 @@ def test_what_the_runtime_makes_of_constants() -> None:
     weights = {"k": np.arange(64, dtype=np.int64).reshape(4, 16), "step": np.float32(0.7390625).reshape(())}
     nodes = "f = Cast<to = 1>(k) a = Mul(f, step) c = Cos(a) y = MatMul(x, c)"
     apart = model(nodes, weights)
-    table = Constants(apart).by_runtime(["c"])["c"]
+    table = Constants(apart).folded(["c"])[0]["c"]
     assert certify(apart, model("y = MatMul(x, c)", {"c": table})).verdict == "certified"
     for at in range(0, 64, 9):
         changed = table.copy()
@@ -206,6 +206,17 @@ def test_places_in_constants_that_are_resized_are_their_numbers() -> None:
     apart = model(nodes, {"mask": mask, "scales": np.float32([1, 1, 2, 3])})
     assert certify(apart, model("y = Mul(x, t)", {"t": np.float32(12).reshape(())})).verdict == "certified"
     assert certify(apart, model("y = Mul(x, t)", {"t": np.float32(2).reshape(())})).verdict == "not tested"
+
+
+def test_an_average_counts_its_padding_at_all_sizes() -> None:
+    """Both where elements are computed and where sizes alone are."""
+    x = "float[n, 3, h, w] x"
+    pooled = "AveragePool<kernel_shape = [3, 3], strides = [2, 2]{}>"
+    a = model(f"y = {pooled.format(', pads = [1, 1, 1, 1], count_include_pad = 1')}(x)", {}, x)
+    padding = {"pads": np.int64([0, 0, 1, 1, 0, 0, 1, 1])}
+    assert certify(a, model(f"p = Pad(x, pads) y = {pooled.format('')}(p)", padding, x)).verdict == "certified"
+    other = model(f"y = {pooled.format(', pads = [1, 1, 1, 1]')}(x)", {}, x)
+    assert certify(a, other).verdict == "not tested"
 
 
 def test_a_bit_of_a_folded_weight() -> None:
