@@ -51,8 +51,9 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
+# Each worker takes one thread of numpy's OpenBLAS: threads beyond the processors wait for each other busily.
 unit: $(VENV)/.test
-	ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	OPENBLAS_NUM_THREADS=1 ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # Tracing every line nearly doubles the time, so it is not part of `make test`.
 coverage: $(VENV)/.test

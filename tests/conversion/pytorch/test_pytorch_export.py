@@ -590,7 +590,7 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
         return cleaned_up(*arguments)
 
     monkeypatch.setattr(convert_module, "SPILL", 1000)
-    monkeypatch.setattr(export_attempts, "SPILL", 1000)
+    monkeypatch.setattr(export_attempts, "WORTHWHILE", 1000)
     monkeypatch.setattr(TorchModel, "release", watched_release)
     monkeypatch.setattr(export_attempts, "cleaned_up", watched_cleanup)
     done = converted("Tied", {"ids": ("b", "s")})
