@@ -119,13 +119,20 @@ def json_fields(owner: Any) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(owner) if f.metadata.get("json", True))
 
 
+def computed_fields(owner: Any) -> tuple[str, ...]:
+    """The properties that the JSON form has beside the fields: those a class names in `computed`."""
+    names: tuple[str, ...] = getattr(owner, "computed", ())
+    return names
+
+
 def to_plain(value: Any) -> Any:
     """Turn dataclasses, enums, paths, numpy scalars and tuples into JSON types.
 
     NaN and infinities, which JSON has no number for, become the strings "NaN", "Infinity" and "-Infinity".
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in json_fields(value)}
+        names = [*(f.name for f in json_fields(value)), *computed_fields(value)]
+        return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, Enum):
         return to_plain(value.value)
     if isinstance(value, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.certificate import CertificateReport, Verdict, suffices
@@ -195,6 +195,8 @@ class CompareReport(Report, kind="compare"):
         certificate: whether both are the same real function, where both are ONNX files that agree on the usual inputs.
         require: the verdict that is good: "tested", or nothing less than "certified".
     """
+
+    computed: ClassVar[tuple[str, ...]] = ("verdict",)
 
     a: str
     b: str

@@ -45,6 +45,7 @@ def test_shows_where_a_changed_model_differs(onnxtool: Tool, digits_onnx: Path, 
     assert done.returncode == 1
     plain = json.loads(done.stdout)
     jsonschema.validate(plain, json_schema(CompareReport))
+    assert plain["verdict"] == "different"
     (logits,) = plain["outputs"]
     assert logits["max_abs"] == pytest.approx(0.25, abs=1e-4)
     assert logits["worst_index"][1] == 3
