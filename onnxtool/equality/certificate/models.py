@@ -41,7 +41,9 @@ def certify_models(
     if io.weight_bytes(a) + io.weight_bytes(b) > _LARGE:
         return CertificateReport(*names, "not tested", reason=f"more than {_LARGE >> 20} MiB of weights")
     try:
-        return certify(_whole(a), _whole(b), examples, names=names, seconds=seconds, patience=patience, most=most)
+        return certify(
+            with_weights(a), with_weights(b), examples, names=names, seconds=seconds, patience=patience, most=most
+        )
     except (OnnxToolError, ValueError) as error:
         return CertificateReport(*names, "not tested", reason=str(error).splitlines()[0])
 
@@ -62,13 +64,13 @@ def certify_rows(
         return RowDependence(f"was not decided: more than {_LARGE >> 20} MiB of weights", decided=False)
     try:
         with np.errstate(all="ignore"):
-            return row_dependence(_whole(after), size + 4, seconds, FixedBatch(_whole(before), batch, size))
+            return row_dependence(with_weights(after), size + 4, seconds, FixedBatch(with_weights(before), batch, size))
     except (OnnxToolError, ValueError) as error:
         return RowDependence(f"was not decided: {str(error).splitlines()[0]}", decided=False)
 
 
-def _whole(model: ir.Model) -> onnx.ModelProto:
-    """With the weights that are still on the disk."""
+def with_weights(model: ir.Model) -> onnx.ModelProto:
+    """A model with the weights that are still on the disk."""
     whole = onnx.ModelProto()
     whole.ParseFromString(io.to_bytes(model))
     return whole

@@ -678,12 +678,16 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     """A function of all numbers along the axis, in their order."""
     f, x, kind = m.field, m.elements(i[0]), a["_kind"]
     axis = a.get("axis", {"ArgMax": 0, "ArgMin": 0, "Hardmax": 1 if a["_version"] < 13 else -1}.get(kind, -1)) % x.ndim
-    names = sorted((k, str(v)) for k, v in a.items() if k not in ("_outputs", "_version", "axis", "keepdims", "k"))
+    names = sorted(
+        (k, str(v)) for k, v in a.items() if k not in ("_kind", "_outputs", "_version", "axis", "keepdims", "k")
+    )
+    if kind == "ArgMin":
+        names.append(("largest", "0"))
     if kind == "Hardmax" and a["_version"] < 13:
         raise NotCoveredError("Hardmax before opset 13")
     seen = np.expand_dims(f.digest(x, axis), axis)
-    if kind in ("ArgMax", "ArgMin"):
-        found = f.hash(kind, seen, attributes=names)
+    if kind in ("ArgMax", "ArgMin"):  # the first of equal ones, as with TopK
+        found = f.hash("TopK indices", seen, np.zeros(seen.shape, np.int64), attributes=names)
         return m.symbol(found if a.get("keepdims", 1) == 1 else np.squeeze(found, axis), np.int64)
     count = (
         x.shape[axis]
@@ -696,6 +700,10 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         raise NotCoveredError("TopK of more than there is")
     places = np.arange(count).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     results = [f.hash(f"{kind} {part}", seen, places, attributes=names) for part in ("values", "indices")]
+    if kind == "TopK" and count and a.get("sorted", 1) == 1:  # the first is the largest
+        largest, behind = a.get("largest", 1) == 1, [slice(1 if d == axis else 0, None) for d in range(x.ndim)]
+        most = f.reduce_max(x if largest else f.neg(x), (axis,), keepdims=True)
+        results[0] = f.concat([most if largest else f.neg(most), results[0][tuple(behind)]], axis)
     if kind == "Hardmax":
         return m.symbol(results[0], i[0].dtype)
     return m.symbol(results[0], i[0].dtype), m.symbol(results[1], np.int64)

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 
 from onnxtool.equality.certificate.certify import certify
 from onnxtool.equality.certificate.ledger import constants_of
+from onnxtool.equality.certificate.models import with_weights
 from onnxtool.equality.reference import DescribedRunner
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
@@ -45,7 +46,7 @@ def certify_source(
     """
     began = time.perf_counter()
     report = CertificateReport(*names, "not tested", reason="there is no input to trace")
-    file = ir.to_proto(graph)
+    file = with_weights(graph)
     points: list[FieldPoint] = []
     smallest_first = sorted(examples, key=lambda e: sum(np.size(a) for a in e.values()))
     for sizes, example in {_sizes(e): e for e in smallest_first}.items():

@@ -138,6 +138,14 @@ def test_convert_certifies_and_says_why_not(normal_effort: None, tmp_path: Path)
     assert unsure.certificate.reason == "operator aten.remainder.Scalar has no exact form here"
 
 
+def test_weights_that_wait_on_the_disk_are_certified(
+    normal_effort: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxtool.conversion.convert.SPILL", 100)
+    report = onnxtool.convert(nn.Linear(300, 200).eval(), tmp_path / "out.onnx", input_shapes={"input": ("batch", 300)})
+    assert report.comparison is not None and report.comparison.verdict == "certified"
+
+
 class Remainder(nn.Module):  # type: ignore[misc]
     """Of an operator without an exact form."""
 

@@ -37,6 +37,12 @@ def f32(*shape: int) -> np.ndarray:
 
 W = {"w": f32(4, 4), "b": f32(4), "one": np.float32([1]).reshape(()), "half": np.float32(0.5).reshape(())}
 SAME = {
+    "the largest of one": ("y = ReduceMax(x, single)", "y, i = TopK<axis = 1>(x, single)"),
+    "the smallest of one": ("y = ReduceMin(x, single)", "y, i = TopK<axis = 1, largest = 0>(x, single)"),
+    "the place of the largest": (
+        "i = ArgMax<axis = 1, select_last_index = 0>(x) y = Cast<to = 1>(i)",
+        "v, i = TopK<axis = -1>(x, single) y = Cast<to = 1>(i)",
+    ),
     "gemm": ("p = MatMul(x, w) y = Add(p, b)", "h = Gemm(x, w, b) y = Identity(h)"),
     "relu twice": ("h = Relu(x) y = Relu(h)", "y = Relu(x)"),
     "sigmoid in parts": ("n = Neg(x) e = Exp(n) s = Add(e, one) y = Reciprocal(s)", "y = Sigmoid(x)"),
@@ -72,6 +78,7 @@ SAME = {
 EXTRA: Weights = {
     "zero": np.float32([0]),
     "last": np.array([-1]),
+    "single": np.array([1]),
     "eps": np.float32([1e-5]),
     "ones": np.ones(4, np.float32),
     "root": np.float32([0.5**0.5]),
@@ -80,6 +87,11 @@ APART = {
     "another activation": ("y = Relu(x)", "y = Abs(x)"),
     "softmax of another axis": ("y = Softmax<axis = 0>(x)", "y = Softmax<axis = 1>(x)"),
     "order": ("y = Sub(x, b)", "y = Sub(b, x)"),
+    "the smallest for the largest": ("y = ReduceMax(x, single)", "y, i = TopK<axis = 1, largest = 0>(x, single)"),
+    "the place of the smallest": (
+        "i = ArgMax<axis = 1>(x) y = Cast<to = 1>(i)",
+        "v, i = TopK<axis = 1, largest = 0>(x, single) y = Cast<to = 1>(i)",
+    ),
     "first and last of equal ones": (
         "i = ArgMax<axis = 1>(x) y = Cast<to = 1>(i)",
         "i = ArgMax<axis = 1, select_last_index = 1>(x) y = Cast<to = 1>(i)",
