@@ -116,9 +116,46 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.name.startswith(("float", "bfloat"))
 
 
-def _kept_tag(tag: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What stays true of elements in other places."""
-    return tag if tag[:1] in (("whole",), WRAPS) else ()
+Tag = tuple[Any, ...]
+# Tags that say something of each element: of the first kind as they are, of the others by elements that move with them.
+_OF_EACH = frozenset((("whole",), ("wraps",), ("positive",), ("bool",), ("wide",)))
+_MOVED = frozenset((("root",), ("power",), ("logarithm",), ("log",), ("above",), ("clip",)))
+_FILL = frozenset(("Trilu", "CenterCropPad", "ReverseSequence"))  # zeros come in, or it depends on more
+
+
+def _shared_tag(values: Sequence[Value]) -> Tag:
+    """What is true of each of some tensors; that integers may have wrapped around, of one is enough."""
+    first = next((v.tag for v in values if not v.exact), ())
+    if any(v.tag == WRAPS for v in values):
+        return WRAPS
+    return first if all(v.tag == first or (v.exact and _is_whole(v.data, first)) for v in values) else ()
+
+
+def _is_whole(array: Array, tag: Tag) -> bool:
+    """Whether known numbers are integers of the type that a tag says a tensor holds."""
+    if tag[:1] != ("whole",) or array.dtype.kind not in "fiu":
+        return False
+    whole = np.isfinite(array) & (array == np.round(array))
+    limits = np.iinfo(tag[1]) if np.dtype(tag[1]).kind in "iu" else None
+    return limits is not None and bool((whole & (array >= limits.min) & (array <= limits.max)).all())
+
+
+def moved_tags(tag: Tag, shape: tuple[int, ...], move: Callable[[Array], Sequence[Array]], count: int) -> list[Tag]:
+    """What stays true of elements in other places.
+
+    Args:
+        tag: of a tensor.
+        shape: of the tensor.
+        move: what becomes of elements of that shape: `count` arrays.
+        count: how many tensors the elements go to.
+    """
+    if tag[:1] in _OF_EACH:
+        return [tag] * count
+    arrays = [x for x in tag[1:] if isinstance(x, np.ndarray)]
+    if tag[:1] not in _MOVED or any(x.shape != shape for x in arrays):
+        return [()] * count
+    moved = [[x] * count if not isinstance(x, np.ndarray) else move(x) for x in tag[1:]]
+    return [(tag[0], *parts) for parts in zip(*moved, strict=True)]
 
 
 def exact(array: Any) -> Value:
@@ -537,7 +574,7 @@ class Interpreter:
         """Elements in other places; None where this is more than that."""
         if kind == "Identity":
             same = inputs[0]
-            return Value(same.data, same.dtype, same.exact, _kept_tag(same.tag), same.number)
+            return Value(same.data, same.dtype, same.exact, same.tag, same.number)
         data = [i for i in _MOVES[kind] if i < len(inputs) and inputs[i] is not None]
         if attributes.get("reduction") not in (None, b"none") or all(inputs[i].exact for i in data):
             if all(v is None or v.exact for v in inputs) and attributes.get("reduction") in (None, b"none"):
@@ -552,13 +589,21 @@ class Interpreter:
             if kind in ("Where", "GatherElements", "GatherND", "ScatterND", "ScatterElements"):
                 return None
             raise NotCoveredError(f"how {kind} moves values depends on the inputs' values")
-        dtype, tag = inputs[data[0]].dtype, inputs[data[0]].tag
+        source = inputs[data[0]]
         plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
         if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
             plain = _cut(plain)
-        found = self.by_reference(kind, plain, attributes, count)
-        tag = _kept_tag(tag)
-        results = tuple(self.symbol(v.data, dtype, tag) for v in (found if isinstance(found, tuple) else (found,)))
+        found = _several(self.by_reference(kind, plain, attributes, count))
+
+        def move(array: Array) -> list[Array]:
+            given = [*plain[: data[0]], exact(array), *plain[data[0] + 1 :]]
+            return [v.data for v in _several(self.by_reference(kind, given, attributes, count))]
+
+        tag = _shared_tag([inputs[i] for i in data])
+        if tag[:1] in _MOVED and (len(_MOVES[kind]) > 1 or kind in _FILL):
+            tag = ()
+        tags = moved_tags(tag, source.data.shape, move, len(found))
+        results = tuple(self.symbol(v.data, source.dtype, t) for v, t in zip(found, tags, strict=True))
         if len(data) == 1 and inputs[data[0]].number is not None:
             numbers = self.by_reference(
                 kind, [*inputs[: data[0]], exact(inputs[data[0]].number), *inputs[data[0] + 1 :]], attributes, count

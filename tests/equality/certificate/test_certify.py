@@ -37,6 +37,14 @@ def f32(*shape: int) -> np.ndarray:
 
 W = {"w": f32(4, 4), "b": f32(4), "one": np.float32([1]).reshape(()), "half": np.float32(0.5).reshape(())}
 SAME = {
+    "a square of a root elsewhere": (
+        "p = Abs(x) s = Sqrt(p) t = Transpose(s) q = Mul(t, t) y = Transpose(q)",
+        "p = Abs(x) s = Sqrt(p) y = Mul(s, s)",
+    ),
+    "clipped twice, moved between": (
+        "c = Clip(x, zero, half) t = Transpose(c) d = Clip(t, zero, one) y = Transpose(d)",
+        "y = Clip(x, zero, half)",
+    ),
     "the largest of one": ("y = ReduceMax(x, single)", "y, i = TopK<axis = 1>(x, single)"),
     "the smallest of one": ("y = ReduceMin(x, single)", "y, i = TopK<axis = 1, largest = 0>(x, single)"),
     "the place of the largest": (
@@ -79,6 +87,7 @@ EXTRA: Weights = {
     "zero": np.float32([0]),
     "last": np.array([-1]),
     "single": np.array([1]),
+    "three": np.array([3]),
     "eps": np.float32([1e-5]),
     "ones": np.ones(4, np.float32),
     "root": np.float32([0.5**0.5]),
@@ -87,6 +96,10 @@ APART = {
     "another activation": ("y = Relu(x)", "y = Abs(x)"),
     "softmax of another axis": ("y = Softmax<axis = 0>(x)", "y = Softmax<axis = 1>(x)"),
     "order": ("y = Sub(x, b)", "y = Sub(b, x)"),
+    "a square of a root of other elements": (
+        "p = Abs(x) s = Sqrt(p) t = Slice(s, single, three, single) y = Mul(t, t)",
+        "p = Abs(x) y = Slice(p, single, three, three)",
+    ),
     "the smallest for the largest": ("y = ReduceMax(x, single)", "y, i = TopK<axis = 1, largest = 0>(x, single)"),
     "the place of the smallest": (
         "i = ArgMax<axis = 1>(x) y = Cast<to = 1>(i)",
