@@ -41,6 +41,10 @@ SAME = {
         "p = Abs(x) s = Sqrt(p) t = Transpose(s) q = Mul(t, t) y = Transpose(q)",
         "p = Abs(x) s = Sqrt(p) y = Mul(s, s)",
     ),
+    "a square of a part of roots": (
+        "p = Abs(x) s = Sqrt(p) a, b = Split<axis = 1, num_outputs = 2>(s) y = Mul(b, b)",
+        "p = Abs(x) a, y = Split<axis = 1, num_outputs = 2>(p)",
+    ),
     "clipped twice, moved between": (
         "c = Clip(x, zero, half) t = Transpose(c) d = Clip(t, zero, one) y = Transpose(d)",
         "y = Clip(x, zero, half)",
@@ -87,7 +91,6 @@ EXTRA: Weights = {
     "zero": np.float32([0]),
     "last": np.array([-1]),
     "single": np.array([1]),
-    "three": np.array([3]),
     "eps": np.float32([1e-5]),
     "ones": np.ones(4, np.float32),
     "root": np.float32([0.5**0.5]),
@@ -97,8 +100,8 @@ APART = {
     "softmax of another axis": ("y = Softmax<axis = 0>(x)", "y = Softmax<axis = 1>(x)"),
     "order": ("y = Sub(x, b)", "y = Sub(b, x)"),
     "a square of a root of other elements": (
-        "p = Abs(x) s = Sqrt(p) t = Slice(s, single, three, single) y = Mul(t, t)",
-        "p = Abs(x) y = Slice(p, single, three, three)",
+        "p = Abs(x) s = Sqrt(p) a, b = Split<axis = 1, num_outputs = 2>(s) y = Mul(b, b)",
+        "p = Abs(x) y, b = Split<axis = 1, num_outputs = 2>(p)",
     ),
     "the smallest for the largest": ("y = ReduceMax(x, single)", "y, i = TopK<axis = 1, largest = 0>(x, single)"),
     "the place of the smallest": (
