@@ -24,7 +24,7 @@ from onnxtool.runtime.session.session import EXACT
 
 Array = np.ndarray
 _PREFIX = "onnxtool.certificate."
-_SINGLE = ("Mul", "Div", "Add", "Sub", "Neg", "Identity")  # number by number
+_SINGLE = ("Mul", "Div", "Add", "Sub", "Neg", "Reciprocal", "Identity")  # number by number
 _AFFINE = ("Mul", "Div", "Add", "Sub", "BatchNormalization")
 
 
@@ -119,6 +119,9 @@ class Constants:
             else:
                 self._add(node)
         self._follow()
+        for name in dict.fromkeys(n.input[1] for n in model.graph.node if n.op_type == "Div"):
+            if name in self.known and self.known[name].floats:
+                self._emit("Reciprocal", (name,))
         for name, known in [*self.known.items()]:
             if known.floats and len(known.shape) == 2 and known.shape[0] == known.shape[1] > 1:
                 self._emit("Transpose", (name,))

@@ -178,6 +178,14 @@ def test_folded_weights_are_their_expressions() -> None:
     assert len(found.constants) == 2 and 0 < found.ulps <= 0.5001
 
 
+def test_a_quotient_by_a_constant_is_a_product_with_its_inverse() -> None:
+    third = np.float32(1) / np.float32(3)
+    apart = model("y = Div(x, c)", {"c": np.float32(3).reshape(())})
+    assert certify(apart, model("y = Mul(x, c)", {"c": third.reshape(())})).verdict == "certified"
+    beside = np.nextafter(third, np.float32(1))
+    assert certify(apart, model("y = Mul(x, c)", {"c": beside.reshape(())})).verdict == "not tested"
+
+
 def test_projections_side_by_side() -> None:
     """Three weights of one input joined, one of them with its scale: the order and each of their bits counts."""
     weights = {
