@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -69,3 +72,32 @@ def one_line(error: object, limit: int = 300) -> str:
 def first_line(error: BaseException, limit: int = 300) -> str:
     """The first line of what an error of another library says; its class where it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:limit]
+
+
+@contextmanager
+def needs_extra(subject: str, package: str, extra: str) -> Iterator[None]:
+    """Inside the block, a package that is not installed is a MissingExtraError: which extra brings it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(subject, package, extra) from error
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Inside the block, a file that cannot be read is an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Inside the block, a file that cannot be written is a ResourceError."""
+    try:
+        yield
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be written ({error.strerror or error}). The old file, if any, is untouched."
+        ) from error

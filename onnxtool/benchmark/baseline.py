@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError
+from onnxtool.model.json_file import read_json
 from onnxtool.report.measurement.bench import BenchReport, Latency
 
 _SCHEMA = "onnxtool/bench/"
@@ -58,13 +58,10 @@ def _key(item: dict[str, Any]) -> tuple[str, int, int | None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file. Make one with: onnxtool bench MODEL --json {path}") from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON.") from error
-    if not isinstance(data, dict) or not str(data.get("schema", "")).startswith(_SCHEMA):
+    if not path.exists():
+        raise InputError(f"{path}: no such file. Make one with: onnxtool bench MODEL --json {path}")
+    data = read_json(path)
+    if not str(data.get("schema", "")).startswith(_SCHEMA):
         raise InputError(f"{path}: is not a report of onnxtool bench.")
     needed = {"model", "batch", "threads", "median", "high"}
     items = data.get("latencies")

@@ -251,17 +251,13 @@ def _choose(settings: Sequence[_Setting], feeds: Feeds, budget: float) -> tuple[
         parts = [s for s in faster if s.changes and s.changes[0] in changes]
         path = next((s.path for s in parts if SAVED in s.changes), default.path)
         faster.insert(0, _Setting(changed(default.options, changes), changes, path, parts[0].load, parts[0].proof))
-    again = [_copy(s) for s in (default, *faster[:_AGAIN])]
+    again = [replace(s, timings=(), ratio=None) for s in (default, *faster[:_AGAIN])]
     if len(again) == 1:
         return default, even
     _time(again, feeds, _LONGER * budget)
     sure = [s for s in again[1:] if s.ratio is not None and s.ratio.high < 1]
     best = min(sure, key=lambda s: s.ratio.value if s.ratio is not None else 1.0, default=None)
     return (default, even) if best is None or best.ratio is None else (best, best.ratio)
-
-
-def _copy(setting: _Setting) -> _Setting:
-    return replace(setting, timings=(), ratio=None)
 
 
 def _row(setting: _Setting) -> MeasuredSetting:

@@ -174,18 +174,13 @@ def _leaves(parameters: Sequence[Parameter], mentioned: Sequence[str]) -> list[s
         if parameter.variadic:  # function(*xs): the inputs are those named that belong to no other argument
             others = {p.name for p in parameters}
             parts = [m for m in mentioned if m.split(".")[0] not in others] + parts
-        parts.sort(key=_part_order)
+        parts.sort(key=lambda name: tuple(int(p) for p in name.split(".")[1:] if p.isdigit()))
         if parts or not parameter.required:
             leaves += parts
         else:
             leaves.append(parameter.name)
         used.update(parts)
     return leaves
-
-
-def _part_order(name: str) -> tuple[int, ...]:
-    # pair.10 comes after pair.9; names of dict entries keep the user's order.
-    return tuple(int(p) for p in name.split(".")[1:] if p.isdigit())
 
 
 def _sample_by_leaf(leaves: Sequence[str], options: ConvertOptions) -> Mapping[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -53,15 +53,13 @@ def find_adapter(source: Source, options: ConvertOptions) -> Adapter:
         for adapter in known:
             if adapter.name == options.adapter:
                 return adapter
-        raise UnsupportedError(f"no adapter is called {options.adapter!r}; there are {_listed(known)}.")
+        raise UnsupportedError(
+            f"no adapter is called {options.adapter!r}; there are {', '.join(a.name for a in known) or 'none'}."
+        )
     for adapter in known:
         if adapter.recognises(source, options):
             return adapter
     raise InputError(f"{source}: {_impression(source)}")
-
-
-def _listed(known: Sequence[Adapter]) -> str:
-    return ", ".join(a.name for a in known) or "none"
 
 
 # Files of frameworks without an adapter, and the way that there is.

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, ResourceError
+from onnxtool.errors import InputError, ResourceError, reading
 from onnxtool.model.io import sha256
 from onnxtool.model.safety.pickle_scan import DAMAGED
 
@@ -40,7 +40,7 @@ class Source:
         self.path = None if path is None else Path(path)
         if self.path is None:
             return
-        try:
+        with reading(self.path):
             if not self.path.exists():
                 place, _, name = str(self.path).rpartition(":")
                 called = name.isidentifier() and (place.endswith(".py") or place.replace(".", "").isidentifier())
@@ -48,8 +48,6 @@ class Source:
                 raise InputError(f"{self.path}: no such file.{advice}")
             if not self.path.is_dir() and self.path.stat().st_size == 0:
                 raise InputError(f"{self.path}: the file is empty.")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
     def __str__(self) -> str:
         if self.model is not None:
@@ -79,11 +77,8 @@ class Source:
         """
         if self.path is None or self.is_folder:
             return b""
-        try:
-            with open(self.path, "rb") as file:
-                return file.read(count)
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
+        with reading(self.path), open(self.path, "rb") as file:
+            return file.read(count)
 
     @property
     def is_text(self) -> bool:

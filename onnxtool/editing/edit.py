@@ -21,8 +21,7 @@ from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.diff import diff
 from onnxtool.model.file import ModelFile
-from onnxtool.model.io.lazy_read import is_external
-from onnxtool.model.ir.queries import input_specs, output_specs
+from onnxtool.model.ir.queries import input_specs, output_specs, stays_external
 from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, add_history, versions
 from onnxtool.options.edit import EditOptions
 from onnxtool.report.certificate import Verdict
@@ -79,7 +78,7 @@ def edit(
         verify=asked.verify,
         allow_unproven=asked.allow_unproven,
         reference=OnnxRunner.open(given, options) if isinstance(given, (str, os.PathLike)) else given,
-        external=_stays_external(model),
+        external=stays_external(model, _LARGE_EXTERNAL),
         pictures=tuple(Path(p) for p in asked.pictures),
     )
     steps = []
@@ -178,10 +177,3 @@ def _save(model: ir.Model, output: Path, context: EditContext) -> None:
         io.save_chunked(model, output, context.chunk)
     else:
         io.save(model, output, external=context.external)
-
-
-def _stays_external(model: ir.Model) -> bool | None:
-    """Large weights that lie beside the source go beside the result too: that takes a tenth of the memory."""
-    weights = (v.const_value for v in model.graph.initializers.values())
-    held = sum(w.nbytes for w in weights if w is not None and is_external(w))
-    return True if held > _LARGE_EXTERNAL else None

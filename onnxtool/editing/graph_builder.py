@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import UsageError
-from onnxtool.model.ir.editing import new_initializer
-from onnxtool.model.ir.queries import walk
+from onnxtool.model.ir.editing import add_tensor, as_tensor, new_initializer
+from onnxtool.model.ir.queries import bodies_of, walk
 
 _SHOWN = 12
 
@@ -87,10 +87,8 @@ def taken_names(model: ir.Model) -> set[str]:
     names = {v.name for v in main_values(model.graph) if v.name}
     for node in walk(model.graph):
         names.update(v.name for v in node.outputs if v.name)
-        for item in node.attributes.values():
-            if item.type == ir.AttributeType.GRAPH and not item.is_ref():
-                body = item.as_graph()
-                names.update(v.name for v in (*body.inputs, *body.initializers.values()) if v.name)
+        for body in bodies_of(node):
+            names.update(v.name for v in (*body.inputs, *body.initializers.values()) if v.name)
     return names
 
 
@@ -136,11 +134,7 @@ class Builder:
 
     def strings(self, words: Sequence[str], base: str) -> ir.Value:
         """A weight of strings."""
-        name = self.free(base)
-        tensor = ir.StringTensor([w.encode() for w in words], shape=ir.Shape([len(words)]), name=name)
-        value = ir.Value(name=name, type=ir.TensorType(ir.DataType.STRING), shape=tensor.shape, const_value=tensor)
-        self.model.graph.register_initializer(value)
-        return value
+        return add_tensor(self.model.graph, as_tensor(np.array(words, object), self.free(base)))
 
     def add(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtool.errors import MissingExtraError
+from onnxtool.errors import needs_extra
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.runtime.data.images import open_picture
 
@@ -110,10 +110,8 @@ def png(pixels: np.ndarray) -> bytes:
     Raises:
         MissingExtraError: Pillow is not installed.
     """
-    try:
+    with needs_extra("--pre encoded", "Pillow", "extensions"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError("--pre encoded", "Pillow", "extensions") from error
     held = io.BytesIO()
     Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(held, "PNG")
     return held.getvalue()

@@ -15,7 +15,7 @@ from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.proof import judge_outputs
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.rule import Rule
-from onnxtool.equality.rule.tolerance import NUMBERS, Tolerance
+from onnxtool.equality.rule.tolerance import NUMBERS
 from onnxtool.equality.trials.telling import telling_probes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model import io
@@ -68,7 +68,6 @@ def same_outputs(
     feeds: Callable[[Feeds], Feeds] | None = None,
     expect: Callable[[Feeds, Outputs], Outputs] | None = None,
     exact: bool = True,
-    unproven: str = "",
 ) -> Proof:
     """Run both models and hold their outputs against each other.
 
@@ -81,7 +80,6 @@ def same_outputs(
         expect: what the new model should give where the old one gives these (on its feeds, which come first);
             the same unless given.
         exact: floats must be equal to the last bit.
-        unproven: what this does not show.
 
     Raises:
         VerdictError: an output differs, or the new model does not run.
@@ -97,14 +95,14 @@ def same_outputs(
         given = feeds(probe.feeds) if feeds else probe.feeds
         pairs.append((given, expect(probe.feeds, outputs) if expect else outputs))
     try:
-        proof = compare(after, pairs, context, claim, exact=exact, unproven=unproven)
-        same = feeds is None and expect is None and not unproven
+        proof = compare(after, pairs, context, claim, exact=exact)
+        same = feeds is None and expect is None
         return replace(proof, certified=same and _are_certified(before, after, [p.feeds for p in probes]))
     except VerdictError:
         if not exact or all(all(Reference(reference).repeats(p.feeds).values()) for p in probes):
             raise
         # Kernels on many threads may add in any order: the model itself gives other bits each time.
-        return compare(after, pairs, context, claim, exact=False, unproven=unproven)
+        return compare(after, pairs, context, claim, exact=False)
 
 
 def _are_certified(before: ir.Model, after: ir.Model, feeds: Sequence[Feeds]) -> bool:
@@ -123,7 +121,6 @@ def converted_outputs(
     forward: Callable[[Feeds], Feeds],
     back: Callable[[Feeds], Feeds],
     fixed: Mapping[str, tuple[int, ...]] | None = None,
-    exact: bool = True,
 ) -> Proof:
     """Run the new model on its own kind of inputs, and the old one on what these stand for.
 
@@ -135,7 +132,6 @@ def converted_outputs(
         forward: inputs of the new model, made of inputs of the old one.
         back: what inputs of the new model are for the old one.
         fixed: shapes of inputs that the operation has decided on.
-        exact: floats must be equal to the last bit.
 
     Raises:
         VerdictError: an output differs, or the new model does not run.
@@ -150,7 +146,7 @@ def converted_outputs(
     if draws:
         return _runs(before, after, given, context)
     pairs = [(g, flatten(reference.run(dict(back(g))))) for g in given]
-    return compare(after, pairs, context, claim, exact=exact)
+    return compare(after, pairs, context, claim)
 
 
 def compare(
@@ -160,24 +156,20 @@ def compare(
     claim: str,
     *,
     exact: bool = True,
-    tolerance: Tolerance | None = None,
-    unproven: str = "",
 ) -> Proof:
     """Run a model on inputs and hold its outputs against what they should be.
 
     Args:
         model: what is judged.
         cases: its inputs, and the outputs that are right.
-        context: how to run, and the tolerance unless `exact` or `tolerance`.
+        context: how to run, and the tolerance unless `exact`.
         claim: what holds when they are equal.
         exact: floats must be equal to the last bit.
-        tolerance: for floats, by the rule of docs/equality.md.
-        unproven: what this does not show.
 
     Raises:
         VerdictError: an output differs, or the model does not run.
     """
-    rule = Rule(NUMBERS if exact else tolerance or context.tolerance, names=("the model", "the edited model"))
+    rule = Rule(NUMBERS if exact else context.tolerance, names=("the model", "the edited model"))
     probes = [Probe(dict(given), dict(expected)) for given, expected in cases]
     try:
         report = judge_outputs(context.runner(model), probes, rule)
@@ -195,10 +187,10 @@ def compare(
         for o in report.uninformed
     )
     largest = max((item.max_abs for item in report.outputs), default=0.0)
-    return Proof(claim, len(probes), largest == 0.0, largest, unproven)
+    return Proof(claim, len(probes), largest == 0.0, largest)
 
 
-def same_graph(before: ir.Model, after: ir.Model, claim: str = "the graph and its weights are unchanged") -> Proof:
+def same_graph(before: ir.Model, after: ir.Model) -> Proof:
     """Hold two graphs against each other without running them: nodes, inputs, outputs, and the weights themselves.
 
     Raises:
@@ -212,7 +204,7 @@ def same_graph(before: ir.Model, after: ir.Model, claim: str = "the graph and it
     graphs = [p.graph.SerializeToString(deterministic=True) for p in protos]
     if tensors[0] != tensors[1] or graphs[0] != graphs[1]:
         raise VerdictError("the proof fails: the graph was changed. Nothing was written.")
-    return Proof(claim, certified=True)
+    return Proof("the graph and its weights are unchanged", certified=True)
 
 
 def _with_draws(before: ir.Model, after: ir.Model, context: EditContext) -> tuple[ir.Model, ir.Model, bool]:

@@ -16,18 +16,18 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.errors import InputError, ResourceError, UsageError
+from onnxtool.errors import InputError, UsageError, writing
 from onnxtool.model.io import write_atomic
 from onnxtool.model.io.tensor_bytes import pieces
 
-_NAMES: Mapping[str, str] = {
+STORED: Mapping[str, str] = {  # ONNX's names of element types that a file may have here, and the format's
     "FLOAT": "F32",
     "DOUBLE": "F64",
     "FLOAT16": "F16",
     "BOOL": "BOOL",
     **{f"{'U' * u}INT{b}": f"{'U' if u else 'I'}{b}" for u in (0, 1) for b in (8, 16, 32, 64)},
 }
-_TYPES = {short: ir.DataType[name] for name, short in _NAMES.items()}
+_TYPES = {short: ir.DataType[name] for name, short in STORED.items()}
 _MOST_HEADER = 100_000_000  # bytes, as in the format's own reader
 _MOST_RANK = 64
 
@@ -74,7 +74,7 @@ def write_file(path: Path, entries: Sequence[TensorEntry]) -> None:
     at = 0
     for entry in entries:
         header[entry.name] = {
-            "dtype": _NAMES[entry.dtype.name],
+            "dtype": STORED[entry.dtype.name],
             "shape": list(entry.shape),
             "data_offsets": [at, at + entry.size],
         }
@@ -89,10 +89,8 @@ def write_file(path: Path, entries: Sequence[TensorEntry]) -> None:
 
     if path.is_dir() or not path.parent.exists():
         raise UsageError(f"{path}: is a folder, or lies in one that does not exist.")
-    try:
+    with writing(path):
         write_atomic(path, payload())
-    except OSError as error:
-        raise ResourceError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 def open_file(path: Path) -> dict[str, TensorEntry]:

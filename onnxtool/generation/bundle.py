@@ -19,6 +19,7 @@ from typing import Any
 from onnxtool.errors import InputError, ResourceError, UnsafeError, UsageError
 from onnxtool.model.io import sha256
 from onnxtool.model.io.atomic import sweep, sync
+from onnxtool.model.json_file import read_json
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.safety.declared_sizes import verify_counts
 from onnxtool.report.base import Report, to_plain
@@ -26,7 +27,6 @@ from onnxtool.report.base import Report, to_plain
 CONFIG = "genai_config.json"
 PROVENANCE = "provenance.json"
 TOKENIZER = "tokenizer.json"
-_MAX_JSON = 64 << 20
 _LEAST_LAYER = 64  # bytes of a model's file: the names of a layer's keys and values, as inputs and as outputs
 
 
@@ -108,25 +108,6 @@ class Bundle:
     def model_bytes(self) -> int:
         """Bytes of the model and of what lies beside it as its external data."""
         return sum(f.stat().st_size for f in self.folder.glob(f"{self.model.name}*") if f.is_file())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        InputError: no such file, too large, not JSON or no object.
-    """
-    try:
-        if path.stat().st_size > _MAX_JSON:
-            raise InputError(f"{path}: larger than 64 MB, which no configuration is.")
-        found = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}).") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: must hold a JSON object.")
-    return found
 
 
 def _inside(folder: Path, name: str) -> Path:

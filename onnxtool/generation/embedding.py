@@ -12,9 +12,9 @@ import numpy as np
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, one_line
-from onnxtool.generation.bundle import read_json
+from onnxtool.errors import InputError, UnsafeError, UnsupportedError, needs_extra, one_line
 from onnxtool.generation.source import verify_code, verify_unpickled
+from onnxtool.model.json_file import read_json
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
@@ -69,11 +69,9 @@ def convert_embedding_model(
 
 
 def _load(folder: Path, trust: bool) -> tuple[Any, dict[str, np.ndarray], list[str]]:
-    try:
+    with needs_extra(str(folder), "transformers", "generation"):
         import torch
         import transformers
-    except ImportError as error:
-        raise MissingExtraError(str(folder), "transformers", "generation") from error
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     stages = _stages(folder)
     main = stages[0][1]

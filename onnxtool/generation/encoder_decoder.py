@@ -18,11 +18,12 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
-from onnxtool.generation.bundle import check_output, read_json, record, staged_folder
+from onnxtool.errors import InputError, UnsupportedError, needs_extra, one_line
+from onnxtool.generation.bundle import check_output, record, staged_folder
 from onnxtool.generation.proof import PROMPTS, token_proof
 from onnxtool.generation.seq2seq_graphs import DECODER, ENCODER, MERGED, WITH_PAST, export_graphs
 from onnxtool.generation.source import verify_code, verify_unpickled, verify_weights
+from onnxtool.model.json_file import read_json
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.report.bundle.convert import BundleReport, PromptProof, TextProof
 from onnxtool.runtime.session.session import create_session
@@ -108,11 +109,9 @@ def convert_encoder_decoder(
 
 
 def _load(source: Path, task: str | None, trust: bool) -> Any:
-    try:
+    with needs_extra(str(source), "transformers", "generation"):
         import torch
         import transformers
-    except ImportError as error:
-        raise MissingExtraError(str(source), "transformers", "generation") from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     fault: Exception | None = None

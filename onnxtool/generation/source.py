@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, one_line
-from onnxtool.generation.bundle import read_json
+from onnxtool.errors import InputError, UnsafeError, UnsupportedError, needs_extra, one_line
+from onnxtool.model.json_file import read_json
 from onnxtool.model.safety.declared_sizes import verify_counts, verify_declared_sizes
 
 TASK = "text-generation"
@@ -143,10 +143,8 @@ def verify_weights(folder: Path) -> bool:
 
 
 def _verify_safetensors(path: Path) -> None:
-    try:
+    with needs_extra(str(path), "safetensors", "generation"):
         from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise MissingExtraError(str(path), "safetensors", "generation") from error
     try:
         with safe_open(path, "np"):
             pass
@@ -169,10 +167,8 @@ def _verify_gguf(path: Path) -> None:
         raise UnsupportedError(f"{path}: GGUF version {version} is not supported; 2 and 3 are.")
     if 0 in (tensors, pairs) or tensors > size // 24 or pairs > size // 12:
         raise InputError(f"{path}: damaged: a header of {tensors} tensors and {pairs} values in {size} bytes.")
-    try:
+    with needs_extra(str(path), "gguf", "generation"):
         import gguf
-    except ImportError as error:
-        raise MissingExtraError(str(path), "gguf", "generation") from error
     try:
         reader = gguf.GGUFReader(str(path))
         end = max(int(t.data_offset) + int(t.n_bytes) for t in reader.tensors)

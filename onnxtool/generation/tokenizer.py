@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError, one_line
-from onnxtool.generation.bundle import TOKENIZER, read_json
+from onnxtool.errors import InputError, needs_extra, one_line
+from onnxtool.generation.bundle import TOKENIZER
+from onnxtool.model.json_file import read_json
 from onnxtool.runtime.worker.isolation import guarded
 
 _MAX_TOKENIZER = 512 << 20
@@ -41,10 +42,8 @@ class BundleTokenizer:
             InputError: missing, or not a tokenizer.
             MissingExtraError: the package tokenizers is not installed.
         """
-        try:
+        with needs_extra(str(folder), "tokenizers", "generation"):
             import tokenizers
-        except ImportError as error:
-            raise MissingExtraError(str(folder), "tokenizers", "generation") from error
         path = folder / TOKENIZER
         if not path.is_file():
             raise InputError(f"{path}: no such file; a bundle needs its tokenizer.")
@@ -55,11 +54,6 @@ class BundleTokenizer:
         self.folder = folder
         settings = folder / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
-
-    @property
-    def size(self) -> int:
-        """Number of tokens, added ones included."""
-        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str, *, special: bool = True) -> np.ndarray:
         """Token ids, int64 [tokens]; with the tokens that the tokenizer puts around a text when `special`.
@@ -133,12 +127,10 @@ def render_chat(
         InputError: it fails, does what the sandbox forbids, or gives more than 16 MB.
         MissingExtraError: jinja2 is not installed.
     """
-    try:
+    with needs_extra(where, "jinja2", "generation"):
         import jinja2
         from jinja2.ext import loopcontrols
         from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError as error:
-        raise MissingExtraError(where, "jinja2", "generation") from error
 
     def refuse(message: str) -> None:
         raise jinja2.TemplateError(str(message))

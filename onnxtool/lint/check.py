@@ -77,7 +77,7 @@ def check(
         outputs=tuple(s.info() for s in header.outputs),
         nodes=header.nodes,
         stages=tuple(stages),
-        findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
+        findings=tuple(sorted((f for f in findings if f.id in wanted), key=lambda f: (f.severity.rank, f.id))),
         fail_on=fail_on,
     )
 
@@ -122,10 +122,6 @@ def explain(identifiers: Sequence[str]) -> RulesReport:
     names = list(RULES) if any(i.lower() == "all" for i in identifiers) else identifiers
     rules = [rule(name) for name in names]
     return RulesReport(tuple(RuleInfo(r.id, r.family, r.severity, r.title, r.explanation, r.fix) for r in rules))
-
-
-def _order(finding: Finding) -> tuple[int, str]:
-    return finding.severity.rank, finding.id
 
 
 def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **options: Any) -> ChecksReport:

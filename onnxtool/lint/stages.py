@@ -319,13 +319,10 @@ def _judge_shapes(
 
     for spec in specs(work.proto.graph.output):
         value = values.get(spec.name)
-        if spec.shape is None or not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) or spec.has_shape(value.shape):
             continue
-        fits = len(spec.shape) == value.ndim and all(
-            not isinstance(d, int) or d == size for d, size in zip(spec.shape, value.shape, strict=True)
-        )
-        if not fits and not _varies(spec.name, value.shape, others):
-            declared = ", ".join("?" if d is None else str(d) for d in spec.shape)
+        if not _varies(spec.name, value.shape, others):
+            declared = ", ".join("?" if d is None else str(d) for d in spec.shape or ())
             work.find("OT115", f"declared as [{declared}], the model gives {list(value.shape)}", spec.name)
 
 

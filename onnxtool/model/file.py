@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from onnxtool.model.spec import TensorSpec
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnxtool.model.domains import Domain
     from onnxtool.model.model_view import ModelView
 
 
@@ -86,18 +84,6 @@ class ModelFile(os.PathLike[str]):
     def outputs(self) -> tuple[TensorSpec, ...]:
         """What it gives."""
         return self.header.outputs
-
-    @cached_property
-    def domains(self) -> Mapping[str, Domain]:
-        """The values that inputs may take, by name."""
-        from onnxtool.model.domains import input_domains
-
-        return input_domains(self.graph())
-
-    @cached_property
-    def random(self) -> bool:
-        """May any node draw random numbers, those of branches and functions included?"""
-        return bool(self.view.random_nodes)
 
     @cached_property
     def view(self) -> ModelView:

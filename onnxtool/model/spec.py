@@ -70,6 +70,13 @@ class TensorSpec:
         """The names of the symbolic dims, in order."""
         return tuple(dict.fromkeys(d for d in self.shape or () if isinstance(d, str)))
 
+    def has_shape(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape is one of it."""
+        return self.shape is None or (
+            len(self.shape) == len(shape)
+            and all(not isinstance(d, int) or d == size for d, size in zip(self.shape, shape, strict=True))
+        )
+
     def info(self) -> TensorInfo:
         """The plain form that reports carry."""
         return TensorInfo(self.name, dtype_name(self.dtype), self.shape)

@@ -113,11 +113,6 @@ class OptimizationProof:
         # Kept open, a session keeps all of its working memory.
         self._proof.reference = replace(self._proof.reference, runner=_Reopened(runner, self._reopen))
 
-    @property
-    def further(self) -> Sequence[Trial]:
-        """Inputs beyond the usual ones, with the source's outputs."""
-        return self._proof.observed.trials if self._proof.observed is not None else ()
-
     def _observe(self, runner: Runner, model: ir.Model, *, sizes: bool) -> None:
         """Run the source on inputs beyond the usual ones, as far as it takes them."""
         proof, specs, seed = self._proof, self._specs, self._seed

@@ -19,9 +19,9 @@ from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
-from onnxtool.model.io.lazy_read import WORTHWHILE, is_external
+from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.io.serialize import serialized_size
-from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
+from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs, stays_external
 from onnxtool.model.operators.value_facts import distrust_names
 from onnxtool.model.provenance.metadata import DIGEST_BYTES, DIGEST_KEY, add_history, versions
 from onnxtool.model.spec import TensorSpec
@@ -112,7 +112,7 @@ def optimize(
         distrust_names(model.graph.inputs, untrue)
     choice = _chosen_fusions(fresh, names, asked, judgement, options, inputs, domains)
     names = list(choice.names)
-    attempt, dropped = drop_faulty_passes(fresh, judgement or _unjudged, level, names, asked.max_folded_bytes)
+    attempt, dropped = drop_faulty_passes(fresh, judgement or (lambda _: None), level, names, asked.max_folded_bytes)
     if attempt.fault is not None and judgement is not None and judgement.relax():
         attempt, dropped = drop_faulty_passes(fresh, judgement, level, names, asked.max_folded_bytes)
     if attempt.fault is not None:
@@ -271,10 +271,6 @@ def _size(model: ir.Model, size: int) -> ModelSize:
     return ModelSize(sum(counts.values()), counts, size)
 
 
-def _unjudged(model: ir.Model) -> str | None:  # noqa: ARG001  (the signature of a verdict)
-    return None
-
-
 def _write(
     attempt: BisectionAttempt,
     output: Path,
@@ -294,7 +290,7 @@ def _write(
         "versions": versions("onnx", "onnx-ir", "onnxruntime"),
     }
     add_history(model, "optimize", details)
-    external = _stays_external(model)
+    external = stays_external(model, _LARGE_EXTERNAL)
     if not external and _excess(model, before) > 0:
         model.metadata_props.clear()
         model.metadata_props.update(plain)
@@ -305,10 +301,3 @@ def _write(
 def _excess(model: ir.Model, before: ModelSize) -> int:
     """By how many bytes the file would be larger than the source."""
     return serialized_size(model) + DIGEST_BYTES - before.bytes
-
-
-def _stays_external(model: ir.Model) -> bool | None:
-    """Large weights that lie beside the source go beside the result too: that takes a tenth of the memory."""
-    weights = (v.const_value for v in model.graph.initializers.values())
-    held = sum(w.nbytes for w in weights if w is not None and is_external(w))
-    return True if held > _LARGE_EXTERNAL else None

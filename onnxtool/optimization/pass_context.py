@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model.ir.editing import add_tensor, as_tensor
 from onnxtool.model.ir.queries import QUANTIZATION, constant_array, distinct, expanded, is_op, splat, walk
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import Sizes, set_sizes
@@ -146,15 +147,7 @@ class PassContext:
             base: name to derive a unique one from.
             keep_name: `base` itself is free (its value was renamed) and is to be used as it is.
         """
-        name = base if keep_name else self.unique(base)
-        if array.dtype.kind in "OUS":
-            words = [w if isinstance(w, bytes) else str(w).encode() for w in array.reshape(-1)]
-            tensor: ir.TensorProtocol = ir.StringTensor(words, shape=ir.Shape(array.shape), name=name)
-        else:
-            tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=name)
-        value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
-        self.model.graph.register_initializer(value)
-        return value
+        return add_tensor(self.model.graph, as_tensor(array, base if keep_name else self.unique(base)))
 
     def constant(self, array: np.ndarray, base: str, before: ir.Node, *, keep_name: bool = False) -> ir.Value:
         """Store an array; a large one of equal elements becomes a ConstantOfShape, which takes no space.
@@ -296,8 +289,7 @@ class PassContext:
             for index, output in enumerate(graph.outputs):
                 if output is old:
                     graph.outputs[index] = new
-        for user, index in old.uses():
-            user.replace_input_with(index, new)
+        old.replace_all_uses_with(new)
         return True
 
 

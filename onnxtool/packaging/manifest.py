@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.generation.bundle import read_json
+from onnxtool.model.json_file import read_json
 from onnxtool.model.provenance.sbom import sbom
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.package import PackageProof, WrittenPackage

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.io import check_output, write_atomic
+from onnxtool.model.json_file import read_json
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.node_cost import conv_kind
 from onnxtool.runtime import cpu
@@ -27,7 +28,6 @@ SCHEMA = "onnxtool/kernel_table/1"
 # Nodes in a row: what stands at the ends (conversions) is then a small part.
 _CHAIN = 4
 _BUDGET = 0.25  # seconds for each shape
-_LARGEST_FILE = 1 << 20
 LINEAR = "linear"
 # kind -> (channels, size) of each measured shape: rows of a linear layer, or height and width of a picture.
 _SHAPES: Mapping[str, Sequence[tuple[int, int]]] = {
@@ -127,12 +127,10 @@ def read_table(path: Path) -> KernelTable:
     Raises:
         InputError: it cannot be read, or is no such table.
     """
+    loaded = read_json(path)
+    if loaded.get("schema") != SCHEMA:
+        raise InputError(f"{path}: is no table of onnxtool doctor --measure ({SCHEMA}).")
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InputError(f"{path}: too large for a table of kernels.")
-        loaded: Any = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(loaded, dict) or loaded.get("schema") != SCHEMA:
-            raise InputError(f"{path}: is no table of onnxtool doctor --measure ({SCHEMA}).")
         rows = tuple(
             KernelTime(
                 str(r["kind"]),
@@ -146,8 +144,6 @@ def read_table(path: Path) -> KernelTable:
         if not any(r.kind == "spatial Conv" for r in rows):
             raise ValueError("rows are missing")
         return KernelTable(str(loaded["cpu"]), tuple(map(str, loaded["features"])), int(loaded["threads"]), rows)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is a damaged table of kernels ({error}).") from error
 

@@ -7,10 +7,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.model.json_file import read_json
 from onnxtool.options.quantize import ActivationType as ActivationType
 from onnxtool.options.quantize import Fusions as Fusions
 from onnxtool.options.quantize import Mode as Mode
@@ -228,15 +228,7 @@ def load_recipe(path: str | os.PathLike[str]) -> QuantRecipe:
     Raises:
         InputError: missing, no JSON, or no recipe.
     """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: this is not a JSON file.") from error
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: this is not a quantization recipe (schema {SCHEMA}).")
-    return from_dict(data, str(path))
+    return from_dict(read_json(path), str(path))
 
 
 def requested_recipe(asked: QuantizeOptions) -> QuantRecipe:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -105,10 +104,8 @@ def _extra(name: str) -> Extra:
 
 def _requirements(extra: str) -> list[str]:
     """Distributions that an extra brings on this platform, extras of ours resolved."""
-    try:
-        from packaging.requirements import Requirement
-    except ImportError:
-        return _plain_requirements(extra)
+    from packaging.requirements import Requirement  # ONNX Runtime and onnx_ir need the package too
+
     names: list[str] = []
     for text in _declared():
         requirement = Requirement(text)
@@ -119,16 +116,6 @@ def _requirements(extra: str) -> list[str]:
             names += [n for nested in requirement.extras for n in _requirements(nested) if n not in names]
         elif requirement.name not in names:
             names.append(requirement.name)
-    return names
-
-
-def _plain_requirements(extra: str) -> list[str]:
-    # Without `packaging` the platform conditions are not evaluated: alternatives count as one another (_SAME).
-    names = []
-    for text in _declared():
-        match = re.match(r"([\w.\-]+)", text)
-        if match and match[1] != DISTRIBUTION and re.search(rf"extra == ['\"]{extra}['\"]", text):
-            names.append(match[1])
     return names
 
 

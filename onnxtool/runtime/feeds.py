@@ -293,12 +293,7 @@ def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) ->
         got = "string" if array.dtype.kind in "OUS" else array.dtype
         if got != spec.dtype and not (isinstance(spec.dtype, str) and spec.dtype != "string"):
             raise InputError(f"{spec.name!r} is {dtype_name(got)} in the data; the model takes {spec.info()}.")
-        if spec.shape is None:
-            continue
-        fits = len(array.shape) == len(spec.shape) and all(
-            not isinstance(want, int) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits:
+        if not spec.has_shape(array.shape):
             raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
 
 

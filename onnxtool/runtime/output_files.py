@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import MissingExtraError, ResourceError, UsageError
+from onnxtool.errors import UsageError, needs_extra, writing
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.runtime.data.formats.registry import find_format, suffixes
@@ -125,10 +125,8 @@ def table_bytes(path: Path, values: Mapping[str, Any], names: Columns = MappingP
     if compression == ".gz":
         return gzip.compress(content, mtime=0)
     if compression:
-        try:
+        with needs_extra(str(path), "pyarrow", EXTRA):
             import pyarrow
-        except ImportError as error:
-            raise MissingExtraError(str(path), "pyarrow", EXTRA) from error
         return bytes(pyarrow.compress(content, "zstd", asbytes=True))
     return content
 
@@ -147,10 +145,8 @@ def _listed(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _write(path: Path, payload: bytes) -> None:
-    try:
+    with writing(path):
         write_atomic(path, payload)
-    except OSError as error:
-        raise ResourceError(f"{path}: cannot be written ({error.strerror or error}).") from error
 
 
 def _storable(array: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.spec import TensorSpec, with_columns
+from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec, with_columns
 from onnxtool.runtime.empty_inputs import is_empty, takes_empty
 from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.providers.known import provider_call, provider_crashes
@@ -41,15 +41,7 @@ if TYPE_CHECKING:
 
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_RUNTIME_TYPES: Mapping[str, np.dtype | str] = {
-    "float": np.dtype("float32"),
-    "double": np.dtype("float64"),
-    "float16": np.dtype("float16"),
-    "bfloat16": _BFLOAT16,
-    "bool": np.dtype("bool"),
-    "string": "string",
-    **{f"{u}int{b}": np.dtype(f"{u}int{b}") for u in ("", "u") for b in (8, 16, 32, 64)},
-}
+_RUNTIME_TYPES: Mapping[str, np.dtype | str] = {name.lower(): dtype for name, dtype in ONNX_TO_NUMPY.items()}
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from onnxtool import __version__
-from onnxtool.errors import InputError, MissingExtraError, UsageError
+from onnxtool.errors import InputError, UsageError, needs_extra
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2.tensors import decode_header, load_json
 from onnxtool.serving.app import App
@@ -113,10 +113,8 @@ class GrpcService:
         Raises:
             MissingExtraError: grpcio is not installed.
         """
-        try:
+        with needs_extra("serve --grpc-port", "grpcio", "grpc"):
             import grpc
-        except ImportError as error:
-            raise MissingExtraError("serve --grpc-port", "grpcio", "grpc") from error
         self._grpc: Any = grpc
         self._app, self._routes, self._repository, self._options = app, routes, repository, options
         self._messages = message_classes()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool import __version__
-from onnxtool.errors import InputError, MissingExtraError, UsageError
+from onnxtool.errors import InputError, UsageError, needs_extra
 from onnxtool.model.spec import TensorSpec, shared_dims
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.data.formats import delimited
@@ -252,10 +252,8 @@ def read_form(kind: str, body: bytes, specs: Sequence[TensorSpec]) -> dict[str, 
         return delimited.read(TableFile.in_memory(body, ".csv", "the table")).arrays(specs)
     if not takes_image(specs):
         raise HttpError(415, "media_type", "this model takes no image files: its pre-processing is not inside.")
-    try:
+    with needs_extra("images", "pillow", "images"):
         return {specs[0].name: decode_picture(body, *picture_layout(specs[0]))}
-    except ImportError as error:
-        raise MissingExtraError("images", "pillow", "images") from error
 
 
 def table_answer(outputs: Mapping[str, Any], specs: Sequence[TensorSpec]) -> bytes:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FrameType, MappingProxyType
 from typing import IO, Any, Protocol
 
-from onnxtool.errors import MissingExtraError, UsageError
+from onnxtool.errors import UsageError, needs_extra
 from onnxtool.options.serve import ServeOptions
 from onnxtool.report.serve import ServedModel, ServeReport
 from onnxtool.serving.app import App, State
@@ -144,12 +144,10 @@ def run(
         UsageError: the certificate or the port for gRPC cannot be used.
     """
     state = app.state
-    try:
+    with needs_extra("serve", "uvicorn with httptools", "serve"):
         import uvicorn
 
         from onnxtool.serving.connection import connection_class
-    except ImportError as error:
-        raise MissingExtraError("serve", "uvicorn with httptools", "serve") from error
 
     class Server(uvicorn.Server):
         """uvicorn's, with a drain of its own."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from onnxtool import __version__
-from onnxtool.errors import MissingExtraError
+from onnxtool.errors import needs_extra
 
 _MOST_LINES = 10_000  # that wait for a slow reader; more are dropped and counted
 _FLUSH_SECONDS = 1.0  # at the end, for a reader that does not read
@@ -85,10 +85,8 @@ class Metrics:
     """The metrics of one server, in a registry of their own."""
 
     def __init__(self) -> None:
-        try:
+        with needs_extra("serve", "prometheus-client", "serve"):
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-        except ImportError as error:
-            raise MissingExtraError("serve", "prometheus-client", "serve") from error
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
         model = ("model", "version")

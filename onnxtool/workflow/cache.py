@@ -99,7 +99,7 @@ def _pruned(store: Store, most: int | None, age: float | None) -> CacheReport:
     for path in oldest_first:
         if age is not None and now - path.stat().st_mtime < age:
             break
-        if most is not None and _used_bytes(store) <= most:
+        if most is not None and sum(p.stat().st_size for p in store.blobs()) <= most:
             break
         path.unlink(missing_ok=True)
         if most is not None:
@@ -110,10 +110,6 @@ def _pruned(store: Store, most: int | None, age: float | None) -> CacheReport:
     return _counted(
         store, "prune", before.entries - after.entries, before.files - after.files, before.bytes - after.bytes
     )
-
-
-def _used_bytes(store: Store) -> int:
-    return sum(p.stat().st_size for p in store.blobs())
 
 
 def _remove_unused(store: Store) -> None:

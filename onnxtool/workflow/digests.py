@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError
+from onnxtool.errors import reading
 from onnxtool.model.io import sha256
 from onnxtool.runtime import cpu
 
@@ -35,15 +35,13 @@ def path_digest(path: Path) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    try:
+    with reading(path):
         if path.is_dir():
             files = sorted(f for f in path.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
             return text_digest([(f.relative_to(path).as_posix(), sha256(f)) for f in files])
         beside = external_data(path)
         own = sha256(path)
         return own if not beside else text_digest([own, [(f.name, sha256(f)) for f in beside]])
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
 def external_data(path: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from onnxtool.errors import MissingExtraError, OnnxToolError, ResourceError, UnsupportedError, UsageError
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, UsageError, needs_extra
 from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError
 from onnxtool.workflow import digests
 from onnxtool.workflow.cluster import (
@@ -35,10 +35,8 @@ class DaskExecutor(ClusterExecutor):
             ResourceError: nobody answers, or there is no worker.
             UnsupportedError: a worker has other versions.
         """
-        try:
+        with needs_extra(f"--executor dask://{address}", "dask.distributed", "dask"):
             from distributed import Client
-        except ImportError as error:
-            raise MissingExtraError(f"--executor dask://{address}", "dask.distributed", "dask") from error
         self.name = f"dask://{address}"
         try:
             self._client = Client(f"tcp://{address}", timeout=_CONNECT, set_as_default=False)
@@ -89,11 +87,9 @@ class RayExecutor(ClusterExecutor):
         """
         self.name = f"ray://{address}"
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report what it is used for
-        try:
+        with needs_extra(f"--executor {self.name}", "Ray", "ray"):
             import ray
             from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-        except ImportError as error:
-            raise MissingExtraError(f"--executor {self.name}", "Ray", "ray") from error
         self._ray = ray
         try:
             ray.init(self.name, log_to_driver=False, logging_level="ERROR")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from onnxtool.errors import InputError, MissingExtraError, OnnxToolError
+from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, needs_extra
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.workflow.digests import text_digest
 from onnxtool.workflow.steps import Step
@@ -189,10 +189,8 @@ def _make_parent(system: Any, path: str) -> None:
 @contextmanager
 def _system(url: str) -> Iterator[tuple[Any, str]]:
     """The file system and path of a URL; whatever goes wrong with them is one line without credentials."""
-    try:
+    with needs_extra(shown(url), "fsspec", "remote"):
         from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise MissingExtraError(shown(url), "fsspec", "remote") from error
     try:
         system, path = url_to_fs(url)
     except ImportError as error:

@@ -9,12 +9,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, writing
+from onnxtool.model.io.atomic import locked
 from onnxtool.report.base import Report
 from onnxtool.report.build import CandidatePoint
 from onnxtool.workflow.constraints import Constraints, excess, pareto_front
@@ -123,7 +124,7 @@ def _run(task: StepTask, store: Store) -> StepResult:
         stem = task.key[:12]  # external data is called after it: no two results share a name
         output = work / f"{stem}.onnx"
         began = time.perf_counter()
-        with _inside(Path(task.root)), recorded() if task.watched else nullcontext() as recorder:
+        with chdir(task.root), recorded() if task.watched else nullcontext() as recorder:
             report = run_in_place(task, source, reference, output)
         seconds = time.perf_counter() - began
         plain = _named_plainly(report, work, Path(task.root), output)
@@ -208,10 +209,8 @@ def _scratch(folder: Path) -> Iterator[Path]:
         if not _scratches:
             atexit.register(_remove_scratches)
         work = _scratches[folder] = folder / "work" / f"{os.getpid()}-{secrets.token_hex(6)}"
-        try:
+        with writing(folder):
             work.mkdir(parents=True)
-        except OSError as error:
-            raise ResourceError(f"{folder}: cannot be written ({error.strerror}).") from error
     try:
         yield work
     finally:
@@ -225,32 +224,10 @@ def _remove_scratches() -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-@contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    """The user's names are relative to the folder of the build file."""
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-@contextmanager
-def _exclusive(measured: bool) -> Iterator[None]:
+def _exclusive(measured: bool) -> AbstractContextManager[None]:
     """A measured step has the machine for itself: no other step of any build of this user runs beside it."""
-    descriptor = None
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        name = f"onnxtool-{os.getuid() if hasattr(os, 'getuid') else 0}.lock"
-        descriptor = os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX if measured else fcntl.LOCK_SH)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    name = f"onnxtool-{os.getuid() if hasattr(os, 'getuid') else 0}.lock"
+    return locked(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT, shared=not measured)
 
 
 def candidates(report: Plain, limits: Constraints) -> tuple[CandidatePoint, ...]:

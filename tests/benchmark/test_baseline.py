@@ -54,8 +54,8 @@ def test_another_processor_is_a_warning(baseline: Path) -> None:
 def test_files_that_are_no_baseline(baseline: Path, tmp_path: Path) -> None:
     for name, content, message in (
         ("none.json", None, "no such file"),
-        ("text.json", "no", "cannot be read"),
-        ("list.json", "[]", "is not a report"),
+        ("text.json", "no", "not valid JSON"),
+        ("list.json", "[]", "must hold a JSON object"),
         ("check.json", '{"schema": "onnxtool/check/1"}', "is not a report"),
         ("cut.json", '{"schema": "onnxtool/bench/1", "latencies": [{}]}', "damaged"),
         ("empty.json", '{"schema": "onnxtool/bench/1", "latencies": []}', "has none of these models"),

@@ -42,7 +42,7 @@ def test_one_reading_answers_everything(tmp_path: Path, monkeypatch: pytest.Monk
     assert [s.name for s in file.inputs] == ["x"] and [s.name for s in file.outputs] == ["y"]
     assert file.header.opsets == {"ai.onnx": 20}
     assert file.bytes == path.stat().st_size and file.sha256 == read.sha256(path)
-    assert file.proto.graph.node[0].op_type == "Relu" and not file.random and file.domains == {}
+    assert file.proto.graph.node[0].op_type == "Relu" and not file.view.random_nodes
     assert [n.op_type for n in file.graph().graph] == ["Relu"]
     assert len(readings) == 1
 
@@ -81,7 +81,8 @@ def test_what_lifting_mends_is_left_in_the_message(tmp_path: Path) -> None:
     ids=["calm", "plain", "branch", "training", "inference"],
 )  # fmt: skip
 def test_it_knows_whether_it_draws_random_numbers(tmp_path: Path, body: str, drawn: bool) -> None:
-    assert ModelFile(_saved(tmp_path, f"g (float[n, 3] x) => (float[n, 3] y) {{ {body} }}")).random is drawn
+    file = ModelFile(_saved(tmp_path, f"g (float[n, 3] x) => (float[n, 3] y) {{ {body} }}"))
+    assert bool(file.view.random_nodes) is drawn
 
 
 def test_it_stands_where_a_path_stands(tmp_path: Path) -> None:

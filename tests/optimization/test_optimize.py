@@ -86,8 +86,15 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield add
 
 
-def test_writes_an_equal_smaller_model(digits_onnx: Path, tmp_path: Path) -> None:
-    report = onnxtool.optimize(digits_onnx, tmp_path / "out.onnx", bench=False)
+@pytest.fixture(scope="module")
+def digits(digits_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """The digits CNN as optimize writes it, with its report."""
+    path = tmp_path_factory.mktemp("digits") / "out.onnx"
+    return path, onnxtool.optimize(digits_onnx, path, bench=False)
+
+
+def test_writes_an_equal_smaller_model(digits_onnx: Path, digits: tuple[Path, Any]) -> None:
+    out, report = digits
 
     assert report.ok
     assert report.after.nodes == 11
@@ -98,23 +105,20 @@ def test_writes_an_equal_smaller_model(digits_onnx: Path, tmp_path: Path) -> Non
     with np.load(digits_onnx.parent / "eval.npz") as data:
         feeds = {"image": data["image"][:64]}
     want = OnnxRunner.open(digits_onnx, EXACT).run(feeds)["logits"]
-    have = OnnxRunner.open(tmp_path / "out.onnx").run(feeds)["logits"]
+    have = OnnxRunner.open(out).run(feeds)["logits"]
     np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)
 
 
-def test_records_where_it_came_from(digits_onnx: Path, tmp_path: Path) -> None:
-    onnxtool.optimize(digits_onnx, tmp_path / "out.onnx", bench=False)
-
-    (step,) = read_history(io.load(tmp_path / "out.onnx").metadata_props)
+def test_records_where_it_came_from(digits_onnx: Path, digits: tuple[Path, Any]) -> None:
+    (step,) = read_history(io.load(digits[0]).metadata_props)
     assert step["command"] == "optimize"
     assert step["source_sha256"] == io.sha256(digits_onnx)
 
 
-def test_the_same_input_gives_the_same_bytes(digits_onnx: Path, tmp_path: Path) -> None:
-    for name in ("a.onnx", "b.onnx"):
-        onnxtool.optimize(digits_onnx, tmp_path / name, bench=False)
+def test_the_same_input_gives_the_same_bytes(digits_onnx: Path, digits: tuple[Path, Any], tmp_path: Path) -> None:
+    onnxtool.optimize(digits_onnx, tmp_path / "again.onnx", bench=False)
 
-    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert (tmp_path / "again.onnx").read_bytes() == digits[0].read_bytes()
 
 
 def test_input_may_be_output(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.ort_kernels import count_kernels
+from tests.quantization.kernels import count_kernels
 from tests.quantization.quant_models import build, integer_kernels, weights
 
 node = helper.make_node

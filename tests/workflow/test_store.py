@@ -123,7 +123,7 @@ def test_one_of_two_builds_makes_a_step_and_the_other_takes_it(project: Path, tm
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as threads:
         patch.setattr(run_step, "run_in_place", counted)
         patch.setattr(Store, "lease", together)
-        patch.setattr(run_step, "_inside", lambda _: nullcontext())
+        patch.setattr(run_step, "chdir", lambda _: nullcontext())
         tasks = [build_task(project, tmp_path / "cache") for _ in range(2)]
         results = list(threads.map(run_step.run_step, tasks))
     assert ran == ["optimize"]

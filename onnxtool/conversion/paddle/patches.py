@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.patches import Patch
+from onnxtool.model.ir.editing import add_tensor, as_tensor
 
 Program = dict[str, Any]  # a program's JSON
 _LEAST_BIAS = 1e-5
@@ -61,8 +62,7 @@ def _add_biases(model: ir.Model, lost: Mapping[str, float]) -> None:
         number = lost.get(value.name or "")
         if number is None or value.dtype not in (None, ir.DataType.FLOAT):
             continue
-        bias = ir.Value(name=f"{value.name}_bias", const_value=ir.tensor(np.array(number, np.float32)))
-        model.graph.register_initializer(bias)
+        bias = add_tensor(model.graph, as_tensor(np.array(number, np.float32), f"{value.name}_bias"))
         total = ir.node("Add", [value, bias])
         value.replace_all_uses_with(total.outputs[0])
         total.replace_input_with(0, value)
@@ -75,10 +75,8 @@ def _clip_log_softmax(model: ir.Model, _: Mapping[str, float]) -> None:
             continue
         axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
         name = node.outputs[0].name
-        axes = ir.Value(name=f"{name}_axis", const_value=ir.tensor(np.array([axis], np.int64)))
-        least = ir.Value(name=f"{name}_least", const_value=ir.tensor(np.array(-64, np.float32)))
-        for constant in (axes, least):
-            model.graph.register_initializer(constant)
+        axes = add_tensor(model.graph, as_tensor(np.array([axis], np.int64), f"{name}_axis"))
+        least = add_tensor(model.graph, as_tensor(np.array(-64, np.float32), f"{name}_least"))
         highest = ir.node("ReduceMax", [node.inputs[0], axes], {"keepdims": 1})
         below = ir.node("Sub", [node.inputs[0], highest.outputs[0]])
         clipped = ir.node("Max", [below.outputs[0], least])

@@ -18,7 +18,7 @@ from onnxtool.conversion.pytorch import export_errors as blame
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
 from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators, rounding_of
-from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
+from onnxtool.conversion.pytorch.exported_program import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
 from onnxtool.conversion.pytorch.patches import fourier, padded_encoder

@@ -17,13 +17,12 @@ import torch
 
 from onnxtool.conversion.factory import call_factory, find_factory
 from onnxtool.conversion.pytorch.bare_weights import needs_factory
-from onnxtool.conversion.pytorch.exported_program import load_exported_program
+from onnxtool.conversion.pytorch.exported_program import load_exported_program, refuse_unsafe_script
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
-from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
 from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
 from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, first_line
+from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError, first_line, needs_extra
 from onnxtool.model.spec import Dim, dtype_name
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
@@ -154,10 +153,8 @@ def _load_torchscript(source: Source) -> torch.nn.Module:
 
 
 def _load_safetensors(source: Source) -> dict[str, torch.Tensor]:
-    try:
+    with needs_extra(str(source), "safetensors", "pytorch"):
         from safetensors.torch import load_file
-    except ImportError as error:
-        raise MissingExtraError(str(source), "safetensors", "pytorch") from error
     assert source.path is not None
     try:
         weights: dict[str, torch.Tensor] = load_file(source.path)

@@ -17,14 +17,20 @@ from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.input_plan import InputPlan
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
-from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
+from onnxtool.conversion.pytorch.exported_program import plan_program
 from onnxtool.conversion.pytorch.float64_reference import in_float64
 from onnxtool.conversion.pytorch.guards import Guard
-from onnxtool.conversion.pytorch.inputs import plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
 from onnxtool.conversion.pytorch.state import AsLoaded, ModuleState, random_operators
-from onnxtool.conversion.pytorch.tensors import named_tensors, numbers_left_out, numpy_dtype, to_numpy, to_torch
+from onnxtool.conversion.pytorch.tensors import (
+    named_tensors,
+    numbers_left_out,
+    numpy_dtype,
+    plan_inputs,
+    to_numpy,
+    to_torch,
+)
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
 from onnxtool.conversion.source import Source
 from onnxtool.equality.search.difference import apart

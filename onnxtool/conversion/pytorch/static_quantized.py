@@ -66,7 +66,7 @@ class StandardLayer(torch.nn.Module):  # type: ignore[misc]
         self.register_buffer("zero", zero.long().expand(channels).clone())
         self.steps = OnSteps(layer.scale, layer.zero_point)
         self.rectified = "ReLU" in type(layer).__name__
-        self.compute = _linear if "Linear" in type(layer).__name__ else _convolution(layer)
+        self.compute = F.linear if "Linear" in type(layer).__name__ else _convolution(layer)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """What the layer gives, as floats on its steps."""
@@ -77,10 +77,6 @@ class StandardLayer(torch.nn.Module):  # type: ignore[misc]
 
 
 Compute = Callable[[torch.Tensor, torch.Tensor, "torch.Tensor | None"], torch.Tensor]
-
-
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return F.linear(x, weight, bias)
 
 
 def _convolution(layer: Any) -> Compute:

@@ -1,4 +1,4 @@
-"""Tensors of torch and arrays of numpy, and nested results flattened to named tensors."""
+"""Tensors of torch and arrays of numpy, nested results flattened to named tensors, and what a forward takes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from onnxtool.conversion.input_plan import Dtypes, InputPlan, Parameter, signature_parameters
+from onnxtool.conversion.input_plan import plan_inputs as plan_by_parameters
 from onnxtool.errors import UnsupportedError
+from onnxtool.model.spec import ONNX_TO_NUMPY
+from onnxtool.options.convert import ConvertOptions
 
 _NUMBERS = (bool, int, float, complex)
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _DTYPES: Mapping[torch.dtype, np.dtype] = {
-    torch.bfloat16: _BFLOAT16,
-    **{
-        getattr(torch, name): np.dtype(name)
-        for name in (
-            "float16", "float32", "float64", "int8", "int16", "int32", "int64",
-            "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128",
-        )
-    },
-}  # fmt: skip
+    getattr(torch, dtype.name): dtype for dtype in ONNX_TO_NUMPY.values() if isinstance(dtype, np.dtype)
+}
 
 
 def numpy_dtype(dtype: torch.dtype) -> np.dtype:
@@ -88,3 +85,33 @@ def _walk(
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for entry in dataclasses.fields(value):
             yield from _walk(getattr(value, entry.name), (*path, entry.name), kinds)
+
+
+def plan_inputs(module: torch.nn.Module, options: ConvertOptions, notes: list[str]) -> InputPlan:
+    """As of `input_plan`, from the signature of `forward`; in the float dtype of its weights.
+
+    Raises:
+        UsageError: as there.
+    """
+    dtypes = Dtypes(_floating_dtype(module), np.dtype("int64"), lambda dtype: _computed_in(module, dtype))
+    return plan_by_parameters(_parameters(module), dtypes, options, notes)
+
+
+def _parameters(module: torch.nn.Module) -> list[Parameter]:
+    if isinstance(module, torch.jit.ScriptModule):
+        arguments = module.forward.schema.arguments[1:]
+        return [Parameter(a.name, not a.has_default_value(), False, False, "Tuple" in str(a.type)) for a in arguments]
+    return signature_parameters(module.forward)
+
+
+def _floating_dtype(module: torch.nn.Module) -> np.dtype:
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            return numpy_dtype(tensor.dtype)
+    return np.dtype("float32")
+
+
+def _computed_in(module: torch.nn.Module, dtype: np.dtype) -> np.dtype:
+    """The dtype for a sample: floats are as the module's weights, whatever the sample was saved as."""
+    floats = any(t.is_floating_point() for t in (*module.parameters(), *module.buffers()))
+    return _floating_dtype(module) if floats and dtype.kind == "f" else dtype

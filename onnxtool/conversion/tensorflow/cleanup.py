@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model.ir.editing import add_tensor, as_tensor
 from onnxtool.model.ir.queries import constant_array
 
 _REDUCTIONS = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"}
@@ -38,10 +39,7 @@ def _reduce_before_transposing(graph: ir.Graph | ir.Function, node: ir.Node) -> 
     kept = [perm[axis] for axis in range(len(perm)) if axis not in dropped]
     if kept != sorted(kept) or not isinstance(graph, ir.Graph):
         return
-    name = f"{node.outputs[0].name}_axes"
     moved = np.array(sorted(perm[axis] for axis in dropped), np.int64)
-    value = ir.Value(name=name, const_value=ir.tensor(moved, name=name))
-    value.shape, value.type = ir.Shape([len(moved)]), ir.TensorType(ir.DataType.INT64)
-    graph.register_initializer(value)
+    value = add_tensor(graph, as_tensor(moved, f"{node.outputs[0].name}_axes"))
     node.replace_input_with(0, source.inputs[0])
     node.replace_input_with(1, value)

@@ -17,8 +17,9 @@ from onnxtool.editing.proofs import converted_outputs, same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import value_spec
-from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec, dtype_name, parse_dtype
+from onnxtool.model.spec import TensorSpec, dtype_name, parse_dtype
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.data.archive import read_npy
 from onnxtool.runtime.feeds import Feeds, Outputs
 
 _MOST_BYTES = 1 << 28  # of an input that becomes a constant
@@ -63,7 +64,7 @@ class RemoveInput(Operation):
         if isinstance(spec.dtype, str):
             raise UnsupportedError(f"{self.input!r} is a {spec.dtype}; only numbers can become constants.")
         if self._value.endswith(".npy"):
-            array = read_npy(Path(self._value))
+            array = read_numbers(Path(self._value))
         else:
             if spec.shape is None or not all(isinstance(d, int) for d in spec.shape):
                 raise UsageError(
@@ -76,11 +77,7 @@ class RemoveInput(Operation):
                 array = np.full([d for d in spec.shape if isinstance(d, int)], number).astype(spec.dtype)
             except (ValueError, OverflowError) as error:
                 raise UsageError(f"--{self.name} {self.text}: {self._value!r} is not a {spec.dtype}.") from error
-        fits = spec.shape is None or (
-            len(spec.shape) == array.ndim
-            and all(not isinstance(d, int) or d == s for d, s in zip(spec.shape, array.shape, strict=True))
-        )
-        if not fits:
+        if not spec.has_shape(array.shape):
             raise UsageError(f"--{self.name}: {self._value} has shape {list(array.shape)}; the input is {spec.info()}.")
         if array.dtype != spec.dtype and not np.can_cast(array.dtype, spec.dtype, "same_kind"):
             raise UsageError(f"--{self.name}: {self._value} is {array.dtype}; the input is {spec.info()}.")
@@ -104,18 +101,14 @@ class RemoveInput(Operation):
         )
 
 
-def read_npy(path: Path) -> np.ndarray:
+def read_numbers(path: Path) -> np.ndarray:
     """An array of numbers; never a pickle.
 
     Raises:
         InputError: missing, damaged, or not numbers.
     """
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot be read as an array ({reason}).") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
+    array = read_npy(path)
+    if array.dtype.kind not in "biufc":
         raise InputError(f"{path}: holds no array of numbers.")
     return array
 
@@ -148,9 +141,9 @@ class IoDtype(Operation):
             raise UsageError(f"--{self.name}: {self.tensor!r} is {old} already.")
         self._old = old
         self.done = f"{self.tensor}: {dtype_name(old)} is now {dtype_name(self.dtype)}"
-        target = _onnx_type(self.dtype if not self._input else old)
+        target = ir.DataType.from_numpy(self.dtype if not self._input else old)
         if self._input:
-            new = replace_input(model, value, ir.TensorType(_onnx_type(self.dtype)), value.shape)
+            new = replace_input(model, value, ir.TensorType(ir.DataType.from_numpy(self.dtype)), value.shape)
             node = ir.node("Cast", [new], {"to": int(target)}, name=free_name(model, f"{self.tensor}_cast"))
             feed_readers(model, value, node)
             return model
@@ -301,7 +294,7 @@ def feed_readers(model: ir.Model, old: ir.Value, node: ir.Node) -> None:
     """Put a node at the start of the graph, and let it make what the old input was."""
     made = node.outputs[0]
     made.name, made.type, made.shape = old.name, old.type, old.shape
-    ir.convenience.replace_all_uses_with(old, made, replace_graph_outputs=True)
+    old.replace_all_uses_with(made, replace_graph_outputs=True)
     if len(model.graph):
         model.graph.insert_before(model.graph[0], node)
     else:
@@ -335,7 +328,3 @@ def _upstream(node: ir.Node) -> list[ir.Value]:
     found = [v for v in node.inputs if v is not None]
     maker = found[0].producer() if found else None
     return found + ([v for v in maker.inputs if v is not None] if maker is not None and maker.op_type == "Clip" else [])
-
-
-def _onnx_type(dtype: np.dtype) -> ir.DataType:
-    return next(ir.DataType[name] for name, known in ONNX_TO_NUMPY.items() if known == dtype)

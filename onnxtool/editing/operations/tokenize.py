@@ -14,7 +14,7 @@ from onnxtool.editing.context import EditContext
 from onnxtool.editing.graph_builder import Builder, free_name
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, VerdictError
+from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError, needs_extra
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.feeds import flatten
@@ -99,10 +99,8 @@ class Tokenize(Operation):
         return model
 
     def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
-        try:
+        with needs_extra(f"--{self.name}", "tokenizers", "extensions"):
             from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError(f"--{self.name}", "tokenizers", "extensions") from error
         reference = Tokenizer.from_file(str(self._file))
         reference.no_padding()
         reference.no_truncation()

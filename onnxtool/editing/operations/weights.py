@@ -14,9 +14,9 @@ import onnx_ir as ir
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.graph_builder import split_pair, unknown
 from onnxtool.editing.operation import Operation
-from onnxtool.editing.operations.inputs import read_npy
+from onnxtool.editing.operations.inputs import read_numbers
 from onnxtool.editing.proofs import probes_of, same_graph, same_outputs
-from onnxtool.editing.safetensors import TensorEntry, open_file, write_file
+from onnxtool.editing.safetensors import STORED, TensorEntry, open_file, write_file
 from onnxtool.equality.rule.difference import Difference
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model import io
@@ -26,20 +26,6 @@ from onnxtool.runtime.feeds import flatten
 
 STRIPPED_KEY = "onnxtool.stripped"
 _LEAST = 1024  # bytes; smaller weights are shapes and scales, which optimizers want to see
-_FILLABLE = [
-    "FLOAT",
-    "FLOAT16",
-    "DOUBLE",
-    "INT8",
-    "INT16",
-    "INT32",
-    "INT64",
-    "UINT8",
-    "UINT16",
-    "UINT32",
-    "UINT64",
-    "BOOL",
-]
 
 
 class StripWeights(Operation):
@@ -62,7 +48,7 @@ class StripWeights(Operation):
             for v in model.graph.initializers.values()
             if v.const_value is not None
             and v.const_value.nbytes >= _LEAST
-            and v.const_value.dtype.name in _FILLABLE
+            and v.const_value.dtype.name in STORED
             and not v.is_graph_input()
             and not v.is_graph_output()
         ]
@@ -151,7 +137,7 @@ class ReplaceWeight(Operation):
         if value is None or value.const_value is None:
             raise unknown(self.name, "weight", self.weight, model.graph.initializers)
         old = value.const_value
-        array = read_npy(Path(self.file))
+        array = read_numbers(Path(self.file))
         if array.shape != tuple(old.shape):
             raise UsageError(
                 f"--{self.name}: {self.file} has shape {list(array.shape)}; {self.weight!r} has {list(old.shape)}."

@@ -16,7 +16,7 @@ from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import constant_array, input_specs, walk
 from onnxtool.model.operators.table import STANDARD
-from onnxtool.model.operators.value_facts import sizes_of
+from onnxtool.model.operators.value_facts import static_shape
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.runtime.probes import find_probes
 
@@ -50,7 +50,7 @@ def make_dynamic(
     measured = _measured(known, context) if trial is not None else {}
     first: tuple[ir.Model, Resizing, Fault] | None = None
     baked: BakedSizeError | None = None
-    order = {_key(n): i for i, n in enumerate(walk(base.graph))}
+    order = {n.name or n.outputs[0].name or "": i for i, n in enumerate(walk(base.graph))}
     search = _DimSearch(order)
     for choices in search:
         attempt = base.clone()
@@ -122,15 +122,11 @@ class _DimSearch:
             self._queue.append((rank, choices))
 
 
-def _key(node: ir.Node) -> str:
-    return node.name or (node.outputs[0].name or "")
-
-
 def _measured(known: ir.Model, context: EditContext) -> dict[str, tuple[int, ...]]:
     """The dims that inner tensors have in a run, where all inputs have fixed ones and some dim is not known."""
     specs = input_specs(known)
     values = [v for n in known.graph for v in n.outputs if v.name and v.uses() and v.dtype is not None]
-    unknown = [v for v in values if not _is_known(v) and not v.is_graph_output()]
+    unknown = [v for v in values if static_shape(v) is None and not v.is_graph_output()]
     fixed = all(isinstance(d, int) for s in specs for d in s.shape or (None,))
     if not fixed or not unknown or len(unknown) > _MOST_MEASURED:
         return {}
@@ -147,11 +143,6 @@ def _measured(known: ir.Model, context: EditContext) -> dict[str, tuple[int, ...
     except OnnxToolError:
         return {}
     return {n: a.shape for n, a in outputs.items() if n in names and isinstance(a, np.ndarray)}
-
-
-def _is_known(value: ir.Value) -> bool:
-    sizes = sizes_of(value)
-    return sizes is not None and all(isinstance(d, int) for d in sizes)
 
 
 def _computed_indices(known: ir.Model, context: EditContext) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from onnxtool.editing.resizing.resize_operands import enlarge
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.model.ir.editing import remove_unused
-from onnxtool.model.ir.queries import attribute
+from onnxtool.model.ir.queries import attribute, bodies_of
 from onnxtool.model.operators.shape_inference import infer_node
 from onnxtool.model.operators.symbolic_dims import symbol
 from onnxtool.model.operators.table import STANDARD, operator_of
@@ -142,7 +142,7 @@ def _follow(state: Resizing, node: ir.Node, value: ir.Value) -> None:
 
 def _bodies(state: Resizing, node: ir.Node) -> None:
     """Subgraphs, with the sizes that their inputs have in the first turn."""
-    bodies = [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH and not a.is_ref()]
+    bodies = bodies_of(node)
     for _ in range(2):  # a second time when a carried value had to be enlarged
         for body in bodies:
             _enter(node, body)

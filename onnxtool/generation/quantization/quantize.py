@@ -28,9 +28,14 @@ from onnxtool.generation.quantization.block_weights import (
     products,
     write_blocks,
 )
-from onnxtool.generation.quantization.calibration import input_moments, sampled_tokens
+from onnxtool.generation.quantization.calibration import (
+    LayerGroup,
+    groups_of,
+    input_moments,
+    sampled_tokens,
+    widest_within,
+)
 from onnxtool.generation.quantization.perplexity import divergence, load_split_text, perplexity, ratio
-from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.generation.verify import follow
 from onnxtool.model import io

@@ -94,18 +94,23 @@ def sweep(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(path: Path, flags: int = os.O_RDONLY, *, shared: bool = False) -> Iterator[None]:
     """One writer at a time in a folder, for the instant in which several files are renamed together.
 
     An advisory lock on the folder itself, so that no lock file is left. Where there is none (Windows, some network
     file systems) the body runs without it.
+
+    Args:
+        path: the folder, or a file.
+        flags: how it is opened.
+        shared: others may hold it too that share it.
     """
     descriptor = None
     with suppress(ImportError, OSError):
         import fcntl
 
-        descriptor = os.open(folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        descriptor = os.open(path, flags, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     try:
         yield
     finally:

@@ -6,14 +6,14 @@ import mmap
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxtool.errors import OnnxToolError, ResourceError, UsageError
+from onnxtool.errors import UsageError, writing
 from onnxtool.model.io.atomic import fill, locked, replace, settled, staged, sweep, sync
 from onnxtool.model.io.read import external_files, load
 from onnxtool.model.io.serialize import (
@@ -52,12 +52,9 @@ def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
         ResourceError: no space, no permission.
     """
     path = settled(Path(path))
-    try:
-        with staged(path.with_name(path.name + ".data")) as data:
-            move_out(model, data)
-            yield data
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+    with writing(path), staged(path.with_name(path.name + ".data")) as data:
+        move_out(model, data)
+        yield data
 
 
 def save(
@@ -94,19 +91,11 @@ def save(
     model.metadata_props.pop(DIGEST_KEY, None)  # of the file that the model was read from
     if external is None:
         external = weight_bytes(model) > INLINE_LIMIT
-    try:
+    with writing(path):
         if external and large_initializers(model):
             return _save_external(model, path, spill, spare)
         sweep(path.with_name(path.name + ".data"))
-        with staged(path) as temporary:
-            fill(temporary, sealed(serialized_pieces(model)))
-            size = temporary.stat().st_size
-            with locked(path.parent):
-                replace(temporary, path)
-                remove_left_data(path, set())
-        return size
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+        return _put(path, sealed(serialized_pieces(model)))
 
 
 def copy_model(source: Path, path: Path) -> None:
@@ -123,14 +112,19 @@ def copy_model(source: Path, path: Path) -> None:
     if external_files(source):
         save(load(source, in_place=True), path, external=True)
         return
-    try:
-        with open(source, "rb") as file, staged(path) as temporary:
-            fill(temporary, iter(partial(file.read, _CHUNK), b""))
-            with locked(path.parent):
-                replace(temporary, path)
-                remove_left_data(path, set())
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+    with writing(path), open(source, "rb") as file:
+        _put(path, iter(partial(file.read, _CHUNK), b""))
+
+
+def _put(path: Path, payload: Iterable[bytes]) -> int:
+    """Put a model of one file in its place, and remove the data files of an earlier one; its bytes."""
+    with staged(path) as temporary:
+        fill(temporary, payload)
+        size = temporary.stat().st_size
+        with locked(path.parent):
+            replace(temporary, path)
+            remove_left_data(path, set())
+    return size
 
 
 def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple[int, Mapping[str, str]] | None) -> int:
@@ -246,10 +240,6 @@ def _fresh_data_name(path: Path) -> Path:
     return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")
 
 
-def _cannot_write(path: Path, error: OSError) -> OnnxToolError:
-    return ResourceError(f"{path}: cannot be written ({error.strerror or error}). The old file, if any, is untouched.")
-
-
 def save_chunked(model: ir.Model, path: Path, limit: int) -> int:
     """Write a model atomically, with its weights in files of up to `limit` bytes beside it.
 
@@ -275,24 +265,19 @@ def save_chunked(model: ir.Model, path: Path, limit: int) -> int:
     groups = _groups(large_initializers(model), limit)
     mark = secrets.token_hex(4)
     finals = [path.with_name(f"{path.name}.{mark}.{number:04d}.data") for number in range(len(groups))]
-    try:
-        with ExitStack() as stack:
-            parts = [stack.enter_context(staged(final)) for final in finals]
-            temporary = stack.enter_context(staged(path))
-            proto = externalized(model, list(zip(groups, parts, strict=True)))
-            rename_data(proto, {part.name: final.name for part, final in zip(parts, finals, strict=True)})
-            payload = proto.SerializeToString()
-            body = payload + seal(payload, [digest_synced(part) for part in parts])
-            fill(temporary, body)
-            size = len(body) + sum(p.stat().st_size for p in parts)
-            with locked(path.parent):
-                _bring_in(parts, finals, temporary, path)
-                remove_left_data(path, {f.name for f in finals})
+    with writing(path), ExitStack() as stack:
+        parts = [stack.enter_context(staged(final)) for final in finals]
+        temporary = stack.enter_context(staged(path))
+        proto = externalized(model, list(zip(groups, parts, strict=True)))
+        rename_data(proto, {part.name: final.name for part, final in zip(parts, finals, strict=True)})
+        payload = proto.SerializeToString()
+        body = payload + seal(payload, [digest_synced(part) for part in parts])
+        fill(temporary, body)
+        size = len(body) + sum(p.stat().st_size for p in parts)
+        with locked(path.parent):
+            _bring_in(parts, finals, temporary, path)
+            remove_left_data(path, {f.name for f in finals})
         return size
-    except OSError as error:
-        raise ResourceError(
-            f"{path}: cannot be written ({error.strerror or error}). The old file is untouched."
-        ) from error
 
 
 def _groups(values: list[ir.Value], limit: int) -> list[list[ir.Value]]:

@@ -42,9 +42,21 @@ def release_mapped(model: ir.Model) -> None:
 
 def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """Register an array as an initializer under a free name that starts with `name`."""
-    free = _free_name(graph, name)
-    tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), name=free)
-    value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    return add_tensor(graph, as_tensor(array, _free_name(graph, name)))
+
+
+def as_tensor(array: np.ndarray, name: str) -> ir.TensorProtocol:
+    """An array as a tensor of a model; one of texts as UTF-8."""
+    if array.dtype.kind in "OUS":
+        words = [w if isinstance(w, bytes) else str(w).encode() for w in array.reshape(-1)]
+        return ir.StringTensor(words, shape=ir.Shape(array.shape), name=name)
+    return ir.Tensor(np.ascontiguousarray(array).reshape(array.shape), name=name)
+
+
+def add_tensor(graph: ir.Graph, tensor: ir.TensorProtocol) -> ir.Value:
+    """Register a tensor as an initializer under its own name."""
+    shape = ir.Shape(tensor.shape.numpy())
+    value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
     graph.register_initializer(value)
     return value
 
@@ -62,10 +74,7 @@ def lazy_initializer(
     def tensor() -> ir.TensorProtocol:
         return ir.Tensor(np.ascontiguousarray(compute()), name=free)
 
-    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free)
-    value = ir.Value(name=free, type=ir.TensorType(dtype), shape=ir.Shape(shape), const_value=lazy)
-    graph.register_initializer(value)
-    return value
+    return add_tensor(graph, ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free))
 
 
 def insert(
@@ -132,7 +141,7 @@ def replace_value(node: ir.Node, result: ir.Value) -> None:
     assert isinstance(graph, ir.Graph)
     result.type, result.shape = old.type, old.shape
     name = old.name
-    ir.convenience.replace_all_uses_with(old, result, replace_graph_outputs=True)
+    old.replace_all_uses_with(result, replace_graph_outputs=True)
     graph.remove(node, safe=True)
     old.name = f"{name}_float"
     result.name = name

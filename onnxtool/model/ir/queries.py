@@ -126,12 +126,19 @@ def walk(graph: ir.Graph) -> Iterator[ir.Node]:
     for node in graph:
         yield node
         if node.domain not in STANDARD or operator_of(node).has_bodies:
-            for item in node.attributes.values():
-                if item.type == ir.AttributeType.GRAPH and not item.is_ref():
-                    yield from walk(item.as_graph())
-                elif item.type == ir.AttributeType.GRAPHS and not item.is_ref():
-                    for body in item.as_graphs():
-                        yield from walk(body)
+            for body in bodies_of(node):
+                yield from walk(body)
+
+
+def bodies_of(node: ir.Node) -> list[ir.Graph]:
+    """The subgraphs of If, Loop, Scan and their like, as the attributes have them."""
+    found: list[ir.Graph] = []
+    for item in node.attributes.values():
+        if item.type == ir.AttributeType.GRAPH and not item.is_ref():
+            found.append(item.as_graph())
+        elif item.type == ir.AttributeType.GRAPHS and not item.is_ref():
+            found += item.as_graphs()
+    return found
 
 
 def is_op(node: ir.Node | None, *op_types: str) -> bool:
@@ -167,6 +174,14 @@ def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
 def on_disk(value: ir.Value) -> bool:
     """True for a large weight in external data, which is better left there than rewritten in memory."""
     return is_external(value.const_value) and value.const_value is not None and value.const_value.nbytes > _KEPT_ON_DISK
+
+
+def stays_external(model: ir.Model, above: int) -> bool | None:
+    """True where more than so many bytes of weights lie beside the source: put beside the result too, they take a tenth
+    of the memory. None leaves it to their size.
+    """
+    weights = (v.const_value for v in model.graph.initializers.values())
+    return True if sum(w.nbytes for w in weights if w is not None and is_external(w)) > above else None
 
 
 def annotating_names(model: ir.Model) -> set[str]:

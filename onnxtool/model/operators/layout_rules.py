@@ -19,7 +19,7 @@ from onnxtool.model.operators.symbolic_dims import (
     subtract,
     symbol,
 )
-from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, integers, sizes_of
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, integers, known, sizes_of
 
 _HUGE = 1 << 30
 
@@ -90,10 +90,7 @@ def _reshape(node: ir.Node) -> Sizes | None:
     if len(node.inputs) < 2:
         wanted: tuple[Size | None, ...] = tuple(attribute(node, "shape", ()))
     else:
-        items = elements_of(node.inputs[1])
-        if items is None:
-            return None
-        wanted = items.elements
+        wanted = known(elements_of(node.inputs[1])).elements
     if data is None:
         numbers = [s for s in wanted if s is not None and (isinstance(s, Expr) or s > 0)]
         return tuple(numbers) if len(numbers) == len(wanted) else None
@@ -101,17 +98,13 @@ def _reshape(node: ir.Node) -> Sizes | None:
 
 
 def _flatten(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     axis = axis_of(node, len(data), 1)
     return (product(data[:axis]), product(data[axis:]))
 
 
 def _squeeze(node: ir.Node) -> Sizes | None:
-    data, axes = sizes_of(node.inputs[0]), axes_of(node)
-    if data is None:
-        return None
+    data, axes = known(sizes_of(node.inputs[0])), axes_of(node)
     if axes is None:
         if len(node.inputs) > 1 and node.inputs[1] is not None:
             return None
@@ -121,31 +114,26 @@ def _squeeze(node: ir.Node) -> Sizes | None:
 
 
 def _unsqueeze(node: ir.Node) -> Sizes | None:
-    data, axes = sizes_of(node.inputs[0]), axes_of(node)
-    if data is None or axes is None:
-        return None
+    data, axes = known(sizes_of(node.inputs[0])), known(axes_of(node))
     rank = len(data) + len(axes)
     new, rest = {a % rank for a in axes}, iter(data)
     return tuple(1 if i in new else next(rest) for i in range(rank)) if len(new) == len(axes) else None
 
 
 def _transpose(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     perm = attribute(node, "perm", tuple(reversed(range(len(data)))))
     return tuple(data[p] for p in perm) if len(perm) == len(data) else None
 
 
 def _concat(node: ir.Node) -> Sizes | None:
-    shapes = [sizes_of(v) for v in node.inputs]
-    if any(s is None for s in shapes) or not shapes[0]:
+    shapes = [known(sizes_of(v)) for v in node.inputs]
+    if not shapes[0]:
         return None
-    known = [s for s in shapes if s is not None]
-    axis = axis_of(node, len(known[0]), 1)
+    axis = axis_of(node, len(shapes[0]), 1)
     total: Size = 0
-    result = list(known[0])
-    for shape in known:
+    result = list(shapes[0])
+    for shape in shapes:
         if len(shape) != len(result):
             return None
         total = add(total, shape[axis])
@@ -157,15 +145,11 @@ def _concat(node: ir.Node) -> Sizes | None:
 
 
 def _split(node: ir.Node) -> list[Sizes | None] | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     axis = axis_of(node, len(data), 0)
     parts = attribute(node, "split")
     if parts is None and len(node.inputs) > 1 and node.inputs[1] is not None:
-        parts = integers(node.inputs[1])
-        if parts is None:
-            return None
+        parts = known(integers(node.inputs[1]))
     if parts is None:
         dim, count = data[axis], len(node.outputs)
         share = exact_divide(dim, count)
@@ -182,9 +166,7 @@ def _split(node: ir.Node) -> list[Sizes | None] | None:
 
 
 def _gather(node: ir.Node) -> Sizes | None:
-    data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    if data is None or indices is None:
-        return None
+    data, indices = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[1]))
     axis = axis_of(node, len(data), 0)
     return (*data[:axis], *indices, *data[axis + 1 :])
 
@@ -244,7 +226,7 @@ def slice_bounds(node: ir.Node) -> SliceBounds | None:
     number = count[0] if count and isinstance(count[0], int) else None
     if number is None:
         return None
-    starts, ends = ((None,) * number if (known := elements_of(v)) is None else known.elements for v in node.inputs[1:3])
+    starts, ends = ((None,) * number if (items := elements_of(v)) is None else items.elements for v in node.inputs[1:3])
     optional = [*node.inputs[3:], None, None]
     axes = tuple(range(number)) if optional[0] is None else integers(optional[0])
     steps = (1,) * number if optional[1] is None else integers(optional[1])
@@ -254,20 +236,15 @@ def slice_bounds(node: ir.Node) -> SliceBounds | None:
 
 
 def _slice(node: ir.Node) -> Sizes | None:
-    data, bounds = sizes_of(node.inputs[0]), slice_bounds(node)
-    if data is None or bounds is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     result: list[Size | None] = list(data)
-    for start, end, axis, step in zip(*bounds, strict=True):
+    for start, end, axis, step in zip(*known(slice_bounds(node)), strict=True):
         result[axis % len(data)] = slice_size(data[axis % len(data)], start, end, step)
     return named(node, result)
 
 
 def _expand(node: ir.Node) -> Sizes | None:
-    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
-    if data is None or items is None or not items.complete:
-        return None
-    return named(node, broadcast(data, tuple(e for e in items.elements if e is not None)))
+    return named(node, broadcast(known(sizes_of(node.inputs[0])), known(elements_of(node.inputs[1])).sizes))
 
 
 def _constant_of_shape(node: ir.Node) -> Sizes | None:
@@ -279,27 +256,22 @@ def _constant_of_shape(node: ir.Node) -> Sizes | None:
 
 
 def _tile(node: ir.Node) -> Sizes | None:
-    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
-    if data is None or items is None or not items.complete or len(items.elements) != len(data):
-        return None
-    return tuple(multiply(d, e) for d, e in zip(data, items.elements, strict=True) if e is not None)
+    times = known(elements_of(node.inputs[1])).sizes
+    return tuple(multiply(d, n) for d, n in zip(known(sizes_of(node.inputs[0])), times, strict=True))
 
 
 def _pad(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
+    data = known(sizes_of(node.inputs[0]))
     pads = attribute(node, "pads", attribute(node, "paddings"))
     if pads is None and len(node.inputs) > 1:
         pads = integers(node.inputs[1])
-    if data is None or pads is None or len(pads) != 2 * len(data) or (len(node.inputs) > 3 and node.inputs[3]):
+    if pads is None or len(pads) != 2 * len(data) or (len(node.inputs) > 3 and node.inputs[3]):
         return None
     return tuple(add(d, pads[i] + pads[i + len(data)]) for i, d in enumerate(data))
 
 
 def _range(node: ir.Node) -> Sizes | None:
-    bounds = [elements_of(v) for v in node.inputs]
-    if any(b is None or b.elements[0] is None for b in bounds):
-        return None
-    start, limit, delta = (b.elements[0] for b in bounds if b is not None)
+    start, limit, delta = (known(elements_of(v)).elements[0] for v in node.inputs)
     if not isinstance(start, int) or not isinstance(delta, int) or delta <= 0 or limit is None:
         return None
     length = subtract(limit, start)

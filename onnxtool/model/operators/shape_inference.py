@@ -9,11 +9,12 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import attribute
+from onnxtool.model.ir.queries import attribute, bodies_of
 from onnxtool.model.operators.shape_rules import RULES as SHAPE_RULES
 from onnxtool.model.operators.shape_value_rules import RULES as ITEM_RULES
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import (
+    UnknownValueError,
     declared_sizes,
     elements_of,
     forget_sizes,
@@ -39,12 +40,8 @@ def _infer_graph(graph: ir.Graph, opset: int, *, main: bool) -> None:
         else:
             forget_sizes(value)
     for node in graph:
-        for item in node.attributes.values():
-            if item.type == ir.AttributeType.GRAPH and not item.is_ref():
-                _infer_graph(item.as_graph(), opset, main=False)
-            elif item.type == ir.AttributeType.GRAPHS and not item.is_ref():
-                for inner in item.as_graphs():
-                    _infer_graph(inner, opset, main=False)
+        for body in bodies_of(node):
+            _infer_graph(body, opset, main=False)
         infer_node(node, opset)
 
 
@@ -78,8 +75,8 @@ def _apply(rule: Callable[[ir.Node], Any] | None, node: ir.Node) -> list[Any]:
         return []
     try:
         result = rule(node)
-    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
-        return []  # an input is missing or odd; ONNX's own inference may still know
+    except (UnknownValueError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
+        return []  # an input is not known, missing or odd; ONNX's own inference may still know
     return result if isinstance(result, list) else [result]
 
 

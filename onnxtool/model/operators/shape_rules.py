@@ -14,7 +14,7 @@ from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.broadcasting import broadcast
 from onnxtool.model.operators.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
 from onnxtool.model.operators.symbolic_dims import add, floor_divide
-from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, sizes_of
+from onnxtool.model.operators.value_facts import Size, Sizes, UnknownValueError, elements_of, known, sizes_of
 
 Rule = Callable[[ir.Node], "Sizes | list[Sizes | None] | None"]
 
@@ -23,20 +23,13 @@ def _same(node: ir.Node) -> Sizes | None:
     return sizes_of(node.inputs[0])
 
 
-def _broadcast(node: ir.Node) -> Sizes | None:
-    return named(node, broadcast(*(sizes_of(v) for v in node.inputs)))
-
-
 def _matmul(node: ir.Node) -> Sizes | None:
-    a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    a, b = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[1]))
     if not a or not b or attribute(node, "transBatchA", 0) or attribute(node, "transBatchB", 0):
         return None
     a, b = _turned(node, "transA", a), _turned(node, "transB", b)
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
-    batch = broadcast(left[:-2], right[:-2])
-    if batch is None:
-        return None
-    batch = named(node, batch) or ()
+    batch = named(node, known(broadcast(left[:-2], right[:-2]))) or ()
     return (*batch, *(() if len(a) == 1 else (left[-2],)), *(() if len(b) == 1 else (right[-1],)))
 
 
@@ -47,37 +40,35 @@ def _turned(node: ir.Node, flag: str, sizes: Sizes) -> Sizes:
 
 def _blocks(node: ir.Node) -> Sizes | None:
     """Of a weight in packed blocks, [N, K] by its attributes."""
-    data, columns = sizes_of(node.inputs[0]), attribute(node, "N", 0)
+    data, columns = known(sizes_of(node.inputs[0])), attribute(node, "N", 0)
     return (*data[:-1], columns) if data and columns else None
 
 
 def _attention(node: ir.Node) -> Sizes | None:
     """Of query, key and value apart: [batch, length, hidden] of the query, with the value's hidden size."""
-    query, value = (None if node.inputs[i] is None else sizes_of(node.inputs[i]) for i in (0, 2))
-    if query is None or len(query) != 3:
-        return None
+    query, value = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[2]))
     heads, groups = attribute(node, "num_heads", 1), attribute(node, "kv_num_heads", 0)
-    if value is None or len(value) != 3 or not isinstance(value[2], int):
+    if len(query) != 3 or len(value) != 3 or not isinstance(value[2], int):
         return None
     return (*query[:2], value[2] // groups * heads if groups else value[2])
 
 
 def _packed_attention(node: ir.Node) -> Sizes | None:
-    data, weight = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    if data is None or len(data) != 3 or not weight or not isinstance(weight[-1], int):
+    data, weight = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[1]))
+    if len(data) != 3 or not weight or not isinstance(weight[-1], int):
         return None
     sizes = attribute(node, "qkv_hidden_sizes", ())
     return (*data[:2], sizes[2] if sizes else weight[-1] // 3)
 
 
 def _gemm(node: ir.Node) -> Sizes | None:
-    a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    if a is None or b is None or len(a) != 2 or len(b) != 2:
+    a, b = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[1]))
+    if len(a) != 2 or len(b) != 2:
         return None
     return (a[1] if attribute(node, "transA", 0) else a[0], b[0] if attribute(node, "transB", 0) else b[1])
 
 
-def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size] | None:
+def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size]:
     spatial = data[2:]
     count = len(spatial)
     strides = attribute(node, "strides", (1,) * count)
@@ -85,7 +76,7 @@ def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size] | None:
     pads = attribute(node, "pads", (0,) * (2 * count))
     auto = attribute(node, "auto_pad", "NOTSET")
     if len(kernel) != count or len(pads) != 2 * count:
-        return None
+        raise UnknownValueError
     result: list[Size] = []
     for i, dim in enumerate(spatial):
         reach = (kernel[i] - 1) * dilations[i] + 1
@@ -95,7 +86,7 @@ def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size] | None:
             free = add(dim, (pads[i] + pads[i + count] if auto != "VALID" else 0) - reach)
             if attribute(node, "ceil_mode", 0):
                 if not isinstance(free, int):
-                    return None
+                    raise UnknownValueError
                 # The last window must start inside the data or the left padding.
                 steps = -(-free // strides[i]) + 1
                 if isinstance(dim, int) and (steps - 1) * strides[i] >= dim + pads[i]:
@@ -105,43 +96,31 @@ def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size] | None:
             quotient = floor_divide(free, strides[i])
             steps = None if quotient is None else add(quotient, 1)
         if steps is None:
-            return None
+            raise UnknownValueError
         result.append(steps)
     return result
 
 
 def _conv(node: ir.Node) -> Sizes | None:
-    data, weight = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    if data is None or weight is None or not all(isinstance(d, int) for d in weight):
+    data, weight = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[1]))
+    if not all(isinstance(d, int) for d in weight):
         return None
-    spatial = _window(node, data, [int(d) for d in weight[2:] if isinstance(d, int)])
-    return None if spatial is None else (data[0], weight[0], *spatial)
+    return (data[0], weight[0], *_window(node, data, [int(d) for d in weight[2:] if isinstance(d, int)]))
 
 
 def _pool(node: ir.Node) -> Sizes | list[Sizes | None] | None:
-    data, kernel = sizes_of(node.inputs[0]), attribute(node, "kernel_shape")
-    if data is None or kernel is None:
-        return None
-    spatial = _window(node, data, list(kernel))
-    if spatial is None:
-        return None
-    sizes = (*data[:2], *spatial)
+    data = known(sizes_of(node.inputs[0]))
+    sizes = (*data[:2], *_window(node, data, list(known(attribute(node, "kernel_shape")))))
     return [sizes for _ in node.outputs]
 
 
 def _global_pool(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
-    return None if data is None else (*data[:2], *(1 for _ in data[2:]))
-
-
-def _first(node: ir.Node) -> list[Sizes | None]:
-    return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
+    data = known(sizes_of(node.inputs[0]))
+    return (*data[:2], *(1 for _ in data[2:]))
 
 
 def _reduce(node: ir.Node) -> Sizes | None:
-    data, axes = sizes_of(node.inputs[0]), axes_of(node)
-    if data is None:
-        return None
+    data, axes = known(sizes_of(node.inputs[0])), axes_of(node)
     given = len(node.inputs) > 1 and node.inputs[1] is not None
     if axes is None and given:
         return None
@@ -156,43 +135,33 @@ def _reduce(node: ir.Node) -> Sizes | None:
 
 
 def _arg(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     axis = axis_of(node, len(data), 0)
     return (*data[:axis], *((1,) if attribute(node, "keepdims", 1) else ()), *data[axis + 1 :])
 
 
 def _topk(node: ir.Node) -> list[Sizes | None] | None:
-    data, k = sizes_of(node.inputs[0]), elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
-    if data is None or k is None or k.elements[0] is None:
-        return None
+    data, (kept, *_) = known(sizes_of(node.inputs[0])), known(elements_of(node.inputs[1])).sizes
     axis = axis_of(node, len(data), -1)
-    sizes = (*data[:axis], k.elements[0], *data[axis + 1 :])
+    sizes = (*data[:axis], kept, *data[axis + 1 :])
     return [sizes for _ in node.outputs]
 
 
 def _shape(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     return (len(data[attribute(node, "start", 0) : attribute(node, "end", len(data))]),)
 
 
-def _indices(node: ir.Node) -> Sizes | None:
-    return sizes_of(node.inputs[1])
-
-
 def _gather_nd(node: ir.Node) -> Sizes | None:
-    data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    if data is None or not indices or not isinstance(indices[-1], int):
+    data, indices = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[1]))
+    if not indices or not isinstance(indices[-1], int):
         return None
     return (*indices[:-1], *data[attribute(node, "batch_dims", 0) + indices[-1] :])
 
 
 def _recurrent(node: ir.Node) -> list[Sizes | None] | None:
-    data, weights = sizes_of(node.inputs[0]), sizes_of(node.inputs[2])
-    if data is None or weights is None or len(data) != 3 or len(weights) != 3:
+    data, weights = known(sizes_of(node.inputs[0])), known(sizes_of(node.inputs[2]))
+    if len(data) != 3 or len(weights) != 3:
         return None
     directions, hidden = weights[0], weights[2]
     if attribute(node, "layout", 0):
@@ -203,7 +172,7 @@ def _recurrent(node: ir.Node) -> list[Sizes | None] | None:
 # By the names that the rows of operators have in `Operator.shape`.
 RULES: dict[str, Rule] = {
     "same": _same,
-    "broadcast": _broadcast,
+    "broadcast": lambda node: named(node, broadcast(*(sizes_of(v) for v in node.inputs))),
     "reduce": _reduce,
     "matmul": _matmul,
     "blocks": _blocks,
@@ -214,9 +183,9 @@ RULES: dict[str, Rule] = {
     "conv": _conv,
     "pool": _pool,
     "global_pool": _global_pool,
-    "first": _first,
+    "first": lambda node: [_same(node), *(None for _ in node.outputs[1:])],
     "recurrent": _recurrent,
-    "indices": _indices,
+    "indices": lambda node: sizes_of(node.inputs[1]),
     "gather_nd": _gather_nd,
     "arg": _arg,
     "topk": _topk,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
@@ -13,8 +13,10 @@ from onnxtool.model.operators.value_facts import (
     MAX_ITEMS,
     KnownElements,
     Size,
+    UnknownValueError,
     elements_of,
     integers,
+    known,
     sizes_of,
 )
 
@@ -24,39 +26,32 @@ Rule = Callable[[ir.Node], "KnownElements | list[KnownElements | None] | None"]
 
 
 def _shape(node: ir.Node) -> KnownElements | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+    data = known(sizes_of(node.inputs[0]))
     return KnownElements(data[attribute(node, "start", 0) : attribute(node, "end", len(data))], False)
 
 
 def _size(node: ir.Node) -> KnownElements | None:
-    data = sizes_of(node.inputs[0])
-    return None if data is None else KnownElements((product(data),), True)
-
-
-def _same(node: ir.Node) -> KnownElements | None:
-    return elements_of(node.inputs[0])
+    return KnownElements((product(known(sizes_of(node.inputs[0]))),), True)
 
 
 def _cast(node: ir.Node) -> KnownElements | None:
-    kept = attribute(node, "to") in _HOLDS_SIZES
-    return elements_of(node.inputs[0]) if kept and _is_integer(node.inputs[0]) else None
+    return _of_integers(node.inputs[0]) if attribute(node, "to") in _HOLDS_SIZES else None
 
 
 def _cast_like(node: ir.Node) -> KnownElements | None:
-    like = node.inputs[1]
-    kept = like is not None and like.dtype in _HOLDS_SIZES and _is_integer(node.inputs[0])
-    return elements_of(node.inputs[0]) if kept else None
+    return _of_integers(node.inputs[0]) if known(node.inputs[1]).dtype in _HOLDS_SIZES else None
 
 
-def _is_integer(value: ir.Value | None) -> bool:
-    return value is not None and value.dtype is not None and value.dtype.is_integer()
+def _of_integers(value: ir.Value | None) -> KnownElements:
+    """The elements of an integer tensor; raises UnknownValueError for others."""
+    if not known(known(value).dtype).is_integer():
+        raise UnknownValueError
+    return known(elements_of(value))
 
 
 def _gather(node: ir.Node) -> KnownElements | None:
-    data, indices = elements_of(node.inputs[0]), elements_of(node.inputs[1])
-    if data is None or indices is None or data.scalar:
+    data, indices = known(elements_of(node.inputs[0])), known(elements_of(node.inputs[1]))
+    if data.scalar:
         return None
     picked = []
     for index in indices.elements:
@@ -67,11 +62,8 @@ def _gather(node: ir.Node) -> KnownElements | None:
 
 
 def _slice(node: ir.Node) -> KnownElements | None:
-    data = elements_of(node.inputs[0])
-    if data is None or data.scalar:
-        return None
-    bounds = slice_bounds(node)
-    if bounds is None or len(bounds.axes) != 1 or bounds.steps[0] <= 0:
+    data, bounds = known(elements_of(node.inputs[0])), slice_bounds(node)
+    if data.scalar or bounds is None or len(bounds.axes) != 1 or bounds.steps[0] <= 0:
         return None
     start, end = bounds.starts[0], bounds.ends[0]
     if not isinstance(start, int) or not isinstance(end, int):
@@ -93,8 +85,8 @@ def _concat(node: ir.Node) -> KnownElements | None:
 
 
 def _split(node: ir.Node) -> list[KnownElements | None] | None:
-    data = elements_of(node.inputs[0])
-    if data is None or data.scalar:
+    data = known(elements_of(node.inputs[0]))
+    if data.scalar:
         return None
     result: list[KnownElements | None] = []
     at = 0
@@ -109,9 +101,7 @@ def _split(node: ir.Node) -> list[KnownElements | None] | None:
 
 def _rank_change(node: ir.Node) -> KnownElements | None:
     """Squeeze, Unsqueeze and Reshape between rank 0 and 1."""
-    data, sizes = elements_of(node.inputs[0]), sizes_of(node.outputs[0])
-    if data is None:
-        return None
+    data, sizes = known(elements_of(node.inputs[0])), sizes_of(node.outputs[0])
     rank = len(sizes) if sizes is not None else None
     if rank is None and node.op_type == "Squeeze" and len(data.elements) == 1:
         rank = 0 if axes_of(node) is not None or len(node.inputs) == 1 else None
@@ -121,8 +111,8 @@ def _rank_change(node: ir.Node) -> KnownElements | None:
 
 
 def _expand(node: ir.Node) -> KnownElements | None:
-    data, sizes = elements_of(node.inputs[0]), sizes_of(node.outputs[0])
-    if data is None or sizes is None or len(sizes) > 1 or len(data.elements) != 1:
+    data, sizes = known(elements_of(node.inputs[0])), known(sizes_of(node.outputs[0]))
+    if len(sizes) > 1 or len(data.elements) != 1:
         return None
     if not sizes:
         return data
@@ -132,8 +122,8 @@ def _expand(node: ir.Node) -> KnownElements | None:
 
 
 def _constant_of_shape(node: ir.Node) -> KnownElements | None:
-    sizes, fill = sizes_of(node.outputs[0]), attribute(node, "value")
-    if fill is None or not fill.dtype.is_integer() or sizes is None or len(sizes) > 1:
+    sizes, fill = known(sizes_of(node.outputs[0])), attribute(node, "value")
+    if fill is None or not fill.dtype.is_integer() or len(sizes) > 1:
         return None
     if sizes and (not isinstance(sizes[0], int) or sizes[0] > MAX_ITEMS):
         return None
@@ -141,16 +131,19 @@ def _constant_of_shape(node: ir.Node) -> KnownElements | None:
     return KnownElements((int(fill.numpy().reshape(-1)[0]),) * count, not sizes)
 
 
+def _together(*parts: KnownElements) -> Iterable[tuple[Size | None, ...]]:
+    """The elements of tensors side by side, broadcast."""
+    count = max(len(p.elements) for p in parts)
+    if any(len(p.elements) not in (1, count) for p in parts) or count == 0:
+        raise UnknownValueError
+    return zip(*(p.elements * (count // len(p.elements)) for p in parts), strict=True)
+
+
 def _binary(function: Callable[[Size, Size], Size | None]) -> Rule:
     def rule(node: ir.Node) -> KnownElements | None:
-        left, right = elements_of(node.inputs[0]), elements_of(node.inputs[1])
-        if left is None or right is None or not _is_integer(node.inputs[0]):
-            return None
-        count = max(len(left.elements), len(right.elements))
-        if any(len(i.elements) not in (1, count) for i in (left, right)) or count == 0:
-            return None
-        wide = [i.elements * (count // len(i.elements)) for i in (left, right)]
-        found = tuple(None if a is None or b is None else function(a, b) for a, b in zip(*wide, strict=True))
+        left, right = _of_integers(node.inputs[0]), known(elements_of(node.inputs[1]))
+        pairs = _together(left, right)
+        found = tuple(None if a is None or b is None else function(a, b) for a, b in pairs)
         return KnownElements(found, left.scalar and right.scalar)
 
     return rule
@@ -199,60 +192,46 @@ def _equal(a: Size, b: Size) -> Size | None:
 
 
 def _where(node: ir.Node) -> KnownElements | None:
-    parts = [elements_of(v) for v in node.inputs]
-    if any(p is None for p in parts) or not _is_integer(node.inputs[1]):
-        return None
-    condition, yes, no = (p for p in parts if p is not None)
-    count = max(len(p.elements) for p in (condition, yes, no))
-    if any(len(p.elements) not in (1, count) for p in (condition, yes, no)) or count == 0:
-        return None
-    wide = [p.elements * (count // len(p.elements)) for p in (condition, yes, no)]
+    condition, no = (known(elements_of(node.inputs[i])) for i in (0, 2))
+    yes = _of_integers(node.inputs[1])
     chosen: list[Size | None] = []
-    for test, left, right in zip(*wide, strict=True):
+    for test, left, right in _together(condition, yes, no):
         same = left if left == right else None
         chosen.append((left if test else right) if isinstance(test, int) else same)
     return KnownElements(tuple(chosen), condition.scalar and yes.scalar and no.scalar)
 
 
 def _prod(node: ir.Node) -> KnownElements | None:
-    data = elements_of(node.inputs[0])
-    if data is None or not data.complete or data.scalar or not _is_integer(node.inputs[0]):
+    data = _of_integers(node.inputs[0])
+    if data.scalar:
         return None
     axes = axes_of(node)
     if axes not in (None, (0,), (-1,)) or attribute(node, "noop_with_empty_axes", 0):
         return None
-    total = product([e for e in data.elements if e is not None])
-    return KnownElements((total,), not attribute(node, "keepdims", 1))
+    return KnownElements((product(data.sizes),), not attribute(node, "keepdims", 1))
 
 
 def _range(node: ir.Node) -> KnownElements | None:
-    bounds = [integers(v) for v in node.inputs]
-    if any(b is None for b in bounds):
-        return None
-    start, limit, delta = (b[0] for b in bounds if b is not None)
+    start, limit, delta = (known(integers(v))[0] for v in node.inputs)
     if delta == 0 or abs(limit - start) > MAX_ITEMS * abs(delta):
         return None
     return KnownElements(tuple(range(start, limit, delta)), False)
 
 
 def _neg(node: ir.Node) -> KnownElements | None:
-    data = elements_of(node.inputs[0])
-    if data is None or not _is_integer(node.inputs[0]):
-        return None
+    data = _of_integers(node.inputs[0])
     return KnownElements(tuple(None if e is None else multiply(e, -1) for e in data.elements), data.scalar)
 
 
 def _abs(node: ir.Node) -> KnownElements | None:
-    data = elements_of(node.inputs[0])
-    if data is None or not all(e is not None and _non_negative(e) for e in data.elements):
-        return None
-    return data
+    data = known(elements_of(node.inputs[0]))
+    return data if all(map(_non_negative, data.sizes)) else None
 
 
 RULES: dict[str, Rule] = {
     "Shape": _shape,
     "Size": _size,
-    "Identity": _same,
+    "Identity": lambda node: elements_of(node.inputs[0]),
     "Cast": _cast,
     "CastLike": _cast_like,
     "Gather": _gather,

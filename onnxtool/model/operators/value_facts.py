@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import onnx_ir as ir
 
@@ -14,6 +15,7 @@ from onnxtool.model.ir.queries import constant_array
 from onnxtool.model.operators.symbolic_dims import Expr, symbol
 from onnxtool.model.spec import is_placeholder
 
+Fact = TypeVar("Fact")
 Size = int | Expr
 Sizes = tuple[Size, ...]
 MAX_ITEMS = 64
@@ -41,6 +43,13 @@ class KnownElements:
         """True when every element is known, as a number or as an expression."""
         return None not in self.elements
 
+    @property
+    def sizes(self) -> Sizes:
+        """Every element; raises UnknownValueError where one is not known."""
+        if not self.complete:
+            raise UnknownValueError
+        return tuple(e for e in self.elements if e is not None)
+
 
 def sizes_of(value: ir.Value | None) -> Sizes | None:
     """The dims of a value; None when its rank is not known."""
@@ -52,6 +61,17 @@ def sizes_of(value: ir.Value | None) -> Sizes | None:
         value.meta[_SIZES] = declared_sizes(value)
     found: Sizes | None = value.meta[_SIZES]
     return found
+
+
+class UnknownValueError(Exception):
+    """A rule needs what is not known of a value."""
+
+
+def known(fact: Fact | None) -> Fact:
+    """What a rule cannot do without; raises UnknownValueError where it is None."""
+    if fact is None:
+        raise UnknownValueError
+    return fact
 
 
 def forget_sizes(value: ir.Value) -> None:

@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, MissingExtraError, OnnxToolError
+from onnxtool.errors import InputError, OnnxToolError, needs_extra
 from onnxtool.model.io.atomic import replace, settled, staged, sync
 
 PASSWORD = "ONNXTOOL_KEY_PASSWORD"  # the environment variable for a key that is encrypted
@@ -112,10 +112,8 @@ def _subject(model: Path, external: Sequence[Path]) -> Path:
 
 
 def _package(model: Path) -> Any:
-    try:
+    with needs_extra(str(model), "model-signing", "signing"):
         import model_signing
-    except ImportError as error:
-        raise MissingExtraError(str(model), "model-signing", "signing") from error
     return model_signing
 
 

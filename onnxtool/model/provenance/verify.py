@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, ResourceError, UsageError
+from onnxtool.errors import InputError, UsageError, writing
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io import check_output, sha256
 from onnxtool.model.provenance import signing
@@ -108,10 +108,8 @@ def _signature(
         if changed:
             return "not signed: the file was changed after onnxtool wrote it"
         check_output(bundle)
-        try:
+        with writing(bundle):
             signing.sign(model, external, Path(private_key), bundle)
-        except OSError as error:
-            raise ResourceError(f"{bundle}: cannot be written ({error.strerror or error}).") from error
     if public_key is not None:
         return signing.verify_signature(model, external, Path(public_key), bundle)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,52 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError, ResourceError, UnsafeError
 from onnxtool.model.proto_nodes import all_nodes, inner_graphs
 from onnxtool.model.safety.limits import DEFAULT, Limits
 
+# Less than a byte: INT2, UINT4, FLOAT4E2M1, ...; numpy gives each of them a byte.
+_SMALL = re.compile(r"(?:U?INT|FLOAT)([1-7])(?!\d)")
 _BITS: dict[int, int] = {
-    onnx.TensorProto.FLOAT: 32,
-    onnx.TensorProto.UINT8: 8,
-    onnx.TensorProto.INT8: 8,
-    onnx.TensorProto.UINT16: 16,
-    onnx.TensorProto.INT16: 16,
-    onnx.TensorProto.INT32: 32,
-    onnx.TensorProto.INT64: 64,
-    onnx.TensorProto.BOOL: 8,
-    onnx.TensorProto.FLOAT16: 16,
-    onnx.TensorProto.DOUBLE: 64,
-    onnx.TensorProto.UINT32: 32,
-    onnx.TensorProto.UINT64: 64,
-    onnx.TensorProto.COMPLEX64: 64,
-    onnx.TensorProto.COMPLEX128: 128,
-    onnx.TensorProto.BFLOAT16: 16,
-    onnx.TensorProto.FLOAT8E4M3FN: 8,
-    onnx.TensorProto.FLOAT8E4M3FNUZ: 8,
-    onnx.TensorProto.FLOAT8E5M2: 8,
-    onnx.TensorProto.FLOAT8E5M2FNUZ: 8,
-    onnx.TensorProto.UINT4: 4,
-    onnx.TensorProto.INT4: 4,
-    onnx.TensorProto.FLOAT4E2M1: 4,
+    code: int(small[1]) if (small := _SMALL.match(name)) else helper.tensor_dtype_to_np_dtype(code).itemsize * 8
+    for name, code in onnx.TensorProto.DataType.items()
+    if name not in ("UNDEFINED", "STRING")
 }
 _KNOWN_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 _COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
-# Where onnx.proto says that values lie which are not raw bytes.
-_FIELDS: dict[int, str] = {
-    **{t: "int32_data" for t, bits in _BITS.items() if bits <= 16},
-    onnx.TensorProto.INT32: "int32_data",
-    onnx.TensorProto.INT64: "int64_data",
-    onnx.TensorProto.UINT32: "uint64_data",
-    onnx.TensorProto.UINT64: "uint64_data",
-    onnx.TensorProto.FLOAT: "float_data",
-    onnx.TensorProto.COMPLEX64: "float_data",
-    onnx.TensorProto.DOUBLE: "double_data",
-    onnx.TensorProto.COMPLEX128: "double_data",
-    onnx.TensorProto.STRING: "string_data",
-}
-_ALL_FIELDS = frozenset(_FIELDS.values())
+_ALL_FIELDS = frozenset(map(helper.tensor_dtype_to_field, _KNOWN_TYPES))
 _LARGE = 1 << 32  # bytes
 _LEAST_STORED = 1000  # one byte in so many is there; a file system that compresses weights gets nowhere near
 _MANY = 1 << 62  # nodes; past every limit
@@ -212,7 +183,10 @@ def resolve_inside(folder: Path, location: str) -> Path:
 
 
 def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
-    """Hold dims against what the file holds; a typed field has one entry for each element (4-bit: for two)."""
+    """Hold dims against what the file holds.
+
+    A typed field has an entry for each element; for two where they have 4 bits, for four where they have 2.
+    """
     filled = [name for name in _ALL_FIELDS if len(getattr(tensor, name))]
     if tensor.HasField("raw_data"):
         if filled:
@@ -223,12 +197,9 @@ def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
                 "the file is damaged."
             )
         return
-    field = _FIELDS.get(tensor.data_type)
-    if field is None:
-        return
-    elements = math.prod(tensor.dims)
-    bits = _BITS.get(tensor.data_type, 8)
-    called_for = (elements + 1) // 2 if bits == 4 else elements * (2 if tensor.data_type in _COMPLEX else 1)
+    field = helper.tensor_dtype_to_field(tensor.data_type)
+    together = max(8 // _BITS.get(tensor.data_type, 8), 1)
+    called_for = -(-math.prod(tensor.dims) // together) * (2 if tensor.data_type in _COMPLEX else 1)
     present = len(getattr(tensor, field))
     if any(name != field for name in filled):
         raise InputError(f"tensor {tensor.name!r} holds values of another type than it declares; the file is damaged.")

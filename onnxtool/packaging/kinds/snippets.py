@@ -25,15 +25,7 @@ _TYPES: Mapping[str, tuple[str, str, str, str, str]] = {
     "bool": ("ByteBuffer", "bool", "bool", "Uint8Array", "bool"),
 }
 # What a Kotlin or Java buffer does not tell by itself.
-_JAVA_TYPES = {
-    "float16": "FLOAT16",
-    "uint8": "UINT8",
-    "int8": "INT8",
-    "bool": "BOOL",
-    "int16": "INT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-}
+_JAVA_TYPES = ("float16", "uint8", "int8", "bool", "int16", "uint32", "uint64")
 
 
 def cpp_type(spec: TensorSpec) -> str | None:
@@ -84,7 +76,7 @@ class _Language:
             dtype=json.dumps(dtype),
             kind=kind,
             dims=", ".join(map(str, dims)),
-            java=f", OnnxJavaType.{_JAVA_TYPES[dtype]}" if dtype in _JAVA_TYPES else "",
+            java=f", OnnxJavaType.{dtype.upper()}" if dtype in _JAVA_TYPES else "",
             reference=f"{kind}*" if is_bool else f"std::vector<{kind}>&",
             data=f"input{index}" if is_bool else f"input{index}.data()",
             count=math.prod(dims) if is_bool else f"input{index}.size()",

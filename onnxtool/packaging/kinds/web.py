@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
-from onnxtool.generation.bundle import read_json
 from onnxtool.model import io
 from onnxtool.model.header import read_header
+from onnxtool.model.json_file import read_json
 from onnxtool.model.spec import TensorSpec, dtype_name, shared_dims
 from onnxtool.packaging.browser_runner import BrowserRunner, find_browser
 from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject, filled

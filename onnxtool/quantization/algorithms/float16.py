@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from onnxtool.model.ir.editing import lazy_initializer, remove_unused
-from onnxtool.model.ir.queries import attribute, constant_array, is_op
+from onnxtool.model.ir.queries import attribute, bodies_of, constant_array, is_op
 from onnxtool.model.operators.table import operator_of
 from onnxtool.model.randomness import is_random
 
@@ -103,7 +103,7 @@ class _Narrowing:
         for index, value in enumerate(node.inputs):
             if value is not None:
                 node.replace_input_with(index, self._as(value, target))
-        for inner in self._inner_uses(node):
+        for inner in (n for body in bodies_of(node) for n in body.all_nodes()):
             for index, value in enumerate(inner.inputs):
                 if value is not None and value.graph is self.graph:
                     inner.replace_input_with(index, self._as(value, ir.DataType.FLOAT))
@@ -114,14 +114,6 @@ class _Narrowing:
         for value in node.outputs:
             if value.dtype == ir.DataType.FLOAT:
                 value.type = ir.TensorType(ir.DataType.FLOAT16)
-
-    def _inner_uses(self, node: ir.Node) -> Iterable[ir.Node]:
-        for one in node.attributes.values():
-            if one.type == ir.AttributeType.GRAPH:
-                yield from one.as_graph().all_nodes()
-            elif one.type == ir.AttributeType.GRAPHS:
-                for graph in one.as_graphs():
-                    yield from graph.all_nodes()
 
     def _as(self, value: ir.Value, target: ir.DataType) -> ir.Value:
         if value.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16) or value.dtype == target:

@@ -12,11 +12,6 @@ from onnxtool.quantization.recipe import NodePlan, QuantRecipe
 from onnxtool.quantization.search.node_cost import weight_count
 from onnxtool.quantization.targets import COST
 
-_MOST_PLANS = 2
-_SLOWER = 1.03  # beyond what two sessions of one model differ by
-_NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
-
-
 MINOR = 0.1  # share of the multiply-accumulates below which a kind of node needs no plan of its own ...
 _FEW = 0.5  # ... unless it has this share of the weights, which have to come from memory
 

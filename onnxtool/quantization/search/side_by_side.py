@@ -145,15 +145,11 @@ def _in_blocks(
         remaining = [i for i in remaining if any(b[i].median <= margin * b[best].median for b in blocks)]
         if len(blocks) < max(_ENOUGH_BLOCKS):
             continue
-        ratios = {i: _between(blocks, i, best) for i in remaining if i != best}
+        ratios = {i: block_ratio([b[i] for b in blocks], [b[best] for b in blocks]) for i in remaining if i != best}
         remaining = [i for i in remaining if i == best or ratios[i].low <= 1]
         if all(ratios[i].high < ABOUT_AS_FAST for i in remaining if i != best):
             break
     return blocks
-
-
-def _between(blocks: Sequence[Mapping[int, Timing]], index: int, other: int) -> Ratio:
-    return block_ratio([b[index] for b in blocks], [b[other] for b in blocks])
 
 
 def _usual(blocks: Sequence[Timing]) -> Timing:

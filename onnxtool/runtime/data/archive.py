@@ -42,7 +42,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """
     path = Path(path)
     try:
-        _verify_regular(path)
+        verify_regular(path)
         _verify_archive(path)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -55,6 +55,18 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: no such file.") from error
     except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
         raise InputError(f"{path}: {_why_not_npz(path, error)}.") from error
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an .npy file.
+
+    Raises:
+        InputError: missing, damaged, an .npz file, or holding pickled objects.
+    """
+    arrays = read_npz(path)
+    if "" not in arrays:
+        raise InputError(f"{path}: is not an .npy file.")
+    return arrays[""]
 
 
 def _array(archive: Any, name: str, path: Path) -> np.ndarray:
@@ -73,7 +85,7 @@ _PICKLED = (
 )
 
 
-def _verify_regular(path: Path) -> None:
+def verify_regular(path: Path) -> None:
     """A pipe would keep us waiting, a device may never end."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file.")
@@ -122,7 +134,7 @@ def open_npz(path: Path) -> dict[str, Columns]:
         ResourceError: it would unpack to very much more than it is.
     """
     try:
-        _verify_regular(path)
+        verify_regular(path)
         _verify_archive(path)
         with zipfile.ZipFile(path) as archive:
             members = [n for n in archive.namelist() if n.endswith(".npy")]
@@ -138,7 +150,7 @@ def open_npy(path: Path) -> dict[str, Columns]:
         InputError: missing, no .npy file, or holding pickled objects.
     """
     try:
-        _verify_regular(path)
+        verify_regular(path)
         with open(path, "rb") as file:
             shape, fortran, dtype = _header(file, path)
 

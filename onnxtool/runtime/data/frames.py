@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError, one_line
+from onnxtool.errors import InputError, needs_extra, one_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.formats.table_file import EXTRA
 from onnxtool.runtime.data.table import Cells, DataTable, Rows
@@ -92,10 +92,8 @@ def _columns(data: Any) -> list[tuple[str, Cells]]:
         return [(str(name), _values(data.iloc[:, i])) for i, name in enumerate(data.columns)]
     if hasattr(data, "to_frame") and not hasattr(data, "columns"):
         return [("" if data.name is None else str(data.name), _values(data))]
-    try:
+    with needs_extra(f"a {type(data).__name__}", "pyarrow", EXTRA):
         import pyarrow
-    except ImportError as error:
-        raise MissingExtraError(f"a {type(data).__name__}", "pyarrow", EXTRA) from error
     try:
         return _columns(pyarrow.table(data))
     except (TypeError, ValueError, pyarrow.ArrowException) as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError, ResourceError, UsageError
+from onnxtool.errors import InputError, ResourceError, UsageError, needs_extra
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.source import DataSource
@@ -114,10 +114,8 @@ def open_picture(file: Path, channels: int) -> Image:
         ResourceError: it has more pixels than Pillow decodes.
         InputError: it is not a picture.
     """
-    try:
+    with needs_extra(str(file), "Pillow", "images"):
         from PIL import Image, ImageOps
-    except ImportError as error:
-        raise MissingExtraError(str(file), "Pillow", "images") from error
     try:
         with Image.open(file) as opened:
             return ImageOps.exif_transpose(opened).convert(CHANNELS.get(channels, "RGB"))

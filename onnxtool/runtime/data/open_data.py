@@ -14,11 +14,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxtool.errors import InputError, UsageError, one_line
+from onnxtool.errors import InputError, UsageError, one_line, reading
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.data.archive import Columns, open_npy, open_npz, read_npz
+from onnxtool.runtime.data.archive import Columns, open_npy, open_npz, read_npy, read_npz, verify_regular
 from onnxtool.runtime.data.formats.registry import find_format, suffixes
 from onnxtool.runtime.data.formats.table_file import TableFile
 from onnxtool.runtime.data.frames import as_table
@@ -48,7 +48,7 @@ def read_sample(folder: Path, specs: Sequence[TensorSpec]) -> dict[str, Any]:
     """
     files = sorted((p for p in folder.iterdir() if _INPUT.search(p.name)), key=_by_number)
     if not files:
-        return {s.name: np.load(folder / f"{s.name}.npy", allow_pickle=False) for s in specs}
+        return {s.name: read_npy(folder / f"{s.name}.npy") for s in specs}
     found = {}
     known = {s.name: s for s in specs}
     for position, file in enumerate(files):
@@ -169,10 +169,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
         return _from_script(Path(script), function, specs)
     if path.is_dir():
         return _from_folder(path, specs, images)
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder.")
-    if not path.is_file():
-        raise InputError(f"{path}: is not a regular file.")  # a pipe would keep us waiting, a device may never end
+    _verify_file(path)
     if path.suffix == ".npz":
         return _named(str(path), open_npz(path), specs, label)
     if path.suffix == ".npy":
@@ -185,6 +182,12 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
     raise UsageError(
         f"{path}: give a file that ends with {known}, a folder of arrays or pictures, or file.py:generator."
     )
+
+
+def _verify_file(path: Path) -> None:
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder.")
+    verify_regular(path)
 
 
 def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> DataTable | None:
@@ -204,14 +207,9 @@ def open_table(data: Any, specs: Sequence[TensorSpec] | None = None) -> DataTabl
     form = None if path.is_dir() or ".py:" in str(data) else find_format(path)
     if form is None:
         return None
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder.")
-    if not path.is_file():
-        raise InputError(f"{path}: is not a regular file.")
-    try:
+    _verify_file(path)
+    with reading(path):
         return form.read(TableFile.of(path, data.decimal if isinstance(data, DataPath) else "."))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
 def open_sample(data: Any) -> Mapping[str, np.ndarray] | DataTable:
@@ -294,7 +292,7 @@ def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[Tenso
         fixed = {n: next(chosen[n].read(max(chosen[n].shape[0], 1) if chosen[n].shape else 1)) for n in constant}
         streams = {n: c.read(steps[n]) for n, c in chosen.items() if n not in constant}
         for _ in range(count):
-            yield fixed | {n: _sample(s, ranks[n], chosen[n].stacked) for n, s in _next(streams).items()}
+            yield fixed | {n: _sample(next(s), ranks[n], chosen[n].stacked) for n, s in streams.items()}
 
     for spec in specs:
         _note_stacking(spec, chosen[spec.name])
@@ -306,10 +304,6 @@ def _sample(rows: np.ndarray, rank: int | None, stacked: bool) -> np.ndarray:
     if rank == 0:
         return np.asarray(rows).reshape(())
     return np.asarray(rows[0]) if stacked else rows
-
-
-def _next(streams: Mapping[str, Iterator[np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: next(stream) for name, stream in streams.items()}
 
 
 def _rows_per_sample(spec: TensorSpec, shape: tuple[int, ...], label: str) -> int:

@@ -61,7 +61,7 @@ def write_compiled(model: Path, target: Path, options: SessionOptions) -> Compil
         if not made.exists():
             raise UnsupportedError(f"{name} has no compiled form: it compiled no part of {model}.")
         compiled = io.load(made)
-        nodes = _context_nodes(compiled)
+        nodes = sum(node.op_type == "EPContext" for node in compiled.graph)
         if not nodes:
             raise UnsupportedError(f"{name} has no compiled form: it compiled no part of {model}.")
         _note(compiled, model, name, options)
@@ -72,10 +72,6 @@ def write_compiled(model: Path, target: Path, options: SessionOptions) -> Compil
     return CompiledForm(
         str(target), " ".join(map(str, parse_providers(options.provider))), nodes, size, compiling, loading
     )
-
-
-def _context_nodes(model: ir.Model) -> int:
-    return sum(node.op_type == "EPContext" for node in model.graph)
 
 
 def _note(compiled: ir.Model, model: Path, name: str, options: SessionOptions) -> None:

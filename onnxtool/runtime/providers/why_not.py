@@ -17,15 +17,7 @@ from onnxtool.runtime.session.session import SessionOptions, create_session
 from onnxtool.runtime.timing.node_costs import event_key
 
 # The profiler's names of element types.
-_TYPES: Mapping[str, int] = {
-    "float": TensorProto.FLOAT,
-    "double": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-    "bool": TensorProto.BOOL,
-    "string": TensorProto.STRING,
-    **{f"{u}int{b}": getattr(TensorProto, f"{u}int{b}".upper()) for u in ("", "u") for b in (8, 16, 32, 64)},
-}
+_TYPES: Mapping[str, int] = {name.lower(): code for name, code in TensorProto.DataType.items() if code}
 _SMALLER = {TensorProto.DOUBLE: TensorProto.FLOAT, TensorProto.FLOAT16: TensorProto.FLOAT,
             TensorProto.BFLOAT16: TensorProto.FLOAT, TensorProto.INT64: TensorProto.INT32}  # fmt: skip
 _WORDS = {number: name for name, number in _TYPES.items()}

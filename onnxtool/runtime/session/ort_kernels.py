@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TypeVar
 
 import onnx
-import onnx_ir as ir
 
 from onnxtool.model.header import operator_name
-from onnxtool.runtime.session.session import SessionOptions, create_session
 
 Opened = TypeVar("Opened")
 
 
 def opened_and_counted(opening: Callable[[Path], Opened]) -> tuple[Opened, dict[str, int]]:
-    """Open a session and count its kernels (see `count_kernels`), without loading the model twice.
+    """Open a session and count its kernels (operator name -> number of nodes after the runtime's own graph
+    optimizations, most frequent first), without loading the model twice.
 
     Args:
         opening: loads it with the given `SessionOptions.optimized_path`.
@@ -31,12 +30,3 @@ def opened_and_counted(opening: Callable[[Path], Opened]) -> tuple[Opened, dict[
         graph = onnx.load(path, load_external_data=False).graph
     counts = Counter(operator_name(n.domain, n.op_type).removeprefix("com.microsoft.") for n in graph.node)
     return opened, dict(counts.most_common())
-
-
-def count_kernels(model: ir.Model | bytes | str | Path) -> dict[str, int]:
-    """Operator name -> number of nodes after the runtime's own graph optimizations, most frequent first.
-
-    Raises:
-        InputError, UnsupportedError, ResourceError: as `create_session`.
-    """
-    return opened_and_counted(lambda path: create_session(model, SessionOptions(optimized_path=path)))[1]

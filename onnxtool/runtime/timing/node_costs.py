@@ -7,6 +7,7 @@ import math
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,17 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model.operators.cost import Shape, elementwise, macs
 from onnxtool.model.proto_nodes import all_nodes, inner_graphs
 from onnxtool.model.safety.tensors import declared_bytes
+from onnxtool.model.spec import parse_dtype
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.fused_node_names import label, original_nodes
 from onnxtool.runtime.session.session import SessionOptions
 
 SUFFIX = "_kernel_time"
 Key = tuple[str, str]
-# The runtime's names of types that numpy calls otherwise; strings have no size.
-_ITEM_BYTES = {"float": 4, "double": 8, "bfloat16": 2, "string": None}
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,10 @@ def _outputs(described: object) -> Iterator[_Tensor]:
 
 
 def _width(kind: str) -> int | None:
-    if kind in _ITEM_BYTES:
-        return _ITEM_BYTES[kind]
-    try:
-        return int(np.dtype(kind).itemsize)
-    except TypeError:
-        return None
+    with suppress(UsageError):
+        dtype = parse_dtype(kind)
+        return None if isinstance(dtype, str) else dtype.itemsize
+    return None
 
 
 # OpenVINO names its kernels "brgconv_avx512_amx_bf16", "jit_avx512_f16", "jit_uni_f32".

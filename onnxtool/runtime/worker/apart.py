@@ -16,9 +16,8 @@ from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.editing import inlined
-from onnxtool.model.ir.queries import all_nodes, constant_array
+from onnxtool.model.ir.queries import all_nodes, bodies_of, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
-from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
 from onnxtool.runtime.empty_inputs import takes_empty
 from onnxtool.runtime.feeds import Feeds
@@ -144,7 +143,7 @@ def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
     """Inputs from which a path leads to an operand that is a size: a number of elements, or a factor of it."""
     stack = [n.inputs[p] for n in nodes for p in operator_of(n).sizes if p < len(n.inputs)]
     stack += [value for n in nodes if n.op_identifier() in model.functions for value in n.inputs]
-    fed = {v: node.inputs for node in nodes for body in _bodies(node) for v in body.inputs}
+    fed = {v: node.inputs for node in nodes for body in bodies_of(node) for v in body.inputs}
     seen: set[ir.Value] = set()
     while stack:
         value = stack.pop()
@@ -153,7 +152,7 @@ def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
         seen.add(value)
         node = value.producer()
         if node is not None and node.op_type not in ("Shape", "Size"):
-            stack += [*node.inputs, *(v for body in _bodies(node) for v in body.outputs)]
+            stack += [*node.inputs, *(v for body in bodies_of(node) for v in body.outputs)]
         stack += fed.get(value, ())
     numbers = (v for v in model.graph.inputs if v in seen and v.dtype is not None and v.dtype != ir.DataType.STRING)
     return frozenset(v.name or "" for v in numbers if v.dtype != ir.DataType.BOOL)
@@ -163,10 +162,6 @@ def _may_not_end(loop: ir.Node) -> bool:
     """Without a number of turns, or with one that is as good as none."""
     turns = constant_array(loop.inputs[0])
     return loop.inputs[0] is None or (turns is not None and turns.size == 1 and turns.item() > _MOST_TURNS)
-
-
-def _bodies(node: ir.Node) -> list[ir.Graph]:
-    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH and not a.is_ref()]
 
 
 class Apart:
@@ -182,19 +177,10 @@ class Apart:
     def __init__(
         self, runner: Runner, model: str | os.PathLike[str] | ir.Model, options: SessionOptions, risks: Risks
     ) -> None:
+        self.inputs, self.outputs = runner.inputs, runner.outputs
         self._runner, self._model, self._options, self._risks = runner, model, options, risks
         self._worker: TrialWorker | None = None
         self._seconds: float | None = None  # for a run; little once one did not end
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """What `run` takes."""
-        return self._runner.inputs
-
-    @property
-    def outputs(self) -> Sequence[TensorSpec]:
-        """What `run` gives."""
-        return self._runner.outputs
 
     def run(self, feeds: Feeds) -> dict[str, Any]:
         """One forward pass.

@@ -21,7 +21,7 @@ from torch import nn
 
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.pytorch.adapter import form_of
-from onnxtool.conversion.pytorch.safety import is_outside
+from onnxtool.conversion.pytorch.exported_program import is_outside
 from onnxtool.conversion.pytorch.state_dict import find_weights
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.generation.quantization.gptq import gptq_blocks
+from onnxtool.generation.quantization.block_weights import gptq_blocks
 from onnxtool.quantization.algorithms.weight_only import Blocks, quantize_blocks
 
 

@@ -12,9 +12,9 @@ from onnxtool.errors import UsageError
 from onnxtool.generation.bundle import Bundle, history
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.quantization.block_weights import WeightPlan, head_of, products, write_blocks
+from onnxtool.generation.quantization.calibration import LayerGroup, groups_of, widest_within
 from onnxtool.generation.quantization.perplexity import load_split_text, load_text, perplexity
 from onnxtool.generation.quantization.quantize import _PlanSearch, quantize_bundle
-from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
 from onnxtool.quantization.algorithms.weight_only import BlockFormat, BlockStore

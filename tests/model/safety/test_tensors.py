@@ -34,6 +34,7 @@ TYPES = {
     TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2, TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
 }  # fmt: skip
 FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1)
+NEWER = {"FLOAT8E8M0": 8, "INT2": 2, "UINT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}  # bits
 
 
 def holding(*held: TensorProto) -> onnx.ModelProto:
@@ -61,6 +62,22 @@ def test_two_numbers_of_four_bits_share_a_byte(code: int) -> None:
         verified(TensorProto(name="w", data_type=code, dims=[elements], int32_data=[0] * entries))
     with pytest.raises(InputError, match="calls for 2 values but holds 3"):
         verified(TensorProto(name="w", data_type=code, dims=[3], int32_data=[0] * 3))
+
+
+@pytest.mark.parametrize("name", sorted(NEWER.keys() & set(TensorProto.DataType.keys())))
+def test_types_of_newer_versions_are_packed_as_onnx_packs_them(name: str) -> None:
+    code, bits = TensorProto.DataType.Value(name), NEWER[name]
+    packed = numpy_helper.from_array(np.ones(5, helper.tensor_dtype_to_np_dtype(code)), "w")
+    assert (packed.data_type, len(packed.raw_data)) == (code, -(-5 * bits // 8))
+    assert verified(packed) == []
+    packed.dims[0] = 9
+    with pytest.raises(InputError, match="the file is damaged"):
+        verified(packed)
+    typed = TensorProto(name="w", data_type=code, dims=[5], int32_data=[0] * (2 if bits == 2 else 5))
+    assert verified(typed) == []
+    typed.int32_data.append(0)
+    with pytest.raises(InputError, match="the file is damaged"):
+        verified(typed)
 
 
 @pytest.mark.parametrize("code", [c for c in TYPES if c not in (TensorProto.COMPLEX64, TensorProto.COMPLEX128)])

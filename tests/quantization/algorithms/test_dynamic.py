@@ -14,7 +14,7 @@ from onnxtool.quantization.apply_recipe import apply
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.ort_kernels import count_kernels
+from tests.quantization.kernels import count_kernels
 from tests.quantization.quant_models import build, weights
 
 DYNAMIC = QuantRecipe(mode="dynamic")

@@ -16,7 +16,7 @@ from onnxtool.quantization.preprocess.constant_fills import has_filled
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.quantize import quantize
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.ort_kernels import count_kernels
+from tests.quantization.kernels import count_kernels
 from tests.quantization.quant_models import integer_kernels
 
 SHAPES = {"w0": (32, 3, 3, 3), "b0": (32,), "w1": (64, 32 * 8 * 8), "b1": (64,)}

@@ -49,6 +49,18 @@ def test_folders_with_an_array_for_each_input(tmp_path: Path) -> None:
     assert [int(f["k"]) for f in open_data(tmp_path, SPECS).samples()] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("form", ["text", "archive"])
+def test_a_file_that_is_no_array_is_one_line(tmp_path: Path, form: str) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 2), np.float32))
+    if form == "text":
+        (tmp_path / "k.npy").write_text("4")
+    else:
+        with open(tmp_path / "k.npy", "wb") as file:
+            np.savez(file, k=np.int64(4))
+    with pytest.raises(InputError, match=r"k\.npy: is not an .*\.npy file"):
+        open_data(tmp_path, SPECS).first()
+
+
 def test_damaged_and_external_tensors_are_one_line(tmp_path: Path) -> None:
     sample(tmp_path / "s", 1)
     (tmp_path / "s" / "input_0.pb").write_bytes(b"\xff\xff\xff")

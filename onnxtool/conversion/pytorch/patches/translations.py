@@ -17,7 +17,7 @@ from onnxscript.function_libs.torch_lib.ops.nn import aten_group_norm, aten_scal
 
 from onnxtool.conversion.patches import LibraryPatch, applied
 from onnxtool.conversion.pytorch.patches import fourier
-from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, is_negative, log1p
+from onnxtool.conversion.small_numbers import atan2, expm1, is_negative, log1p
 
 op = onnxscript.opset18
 Translation = Callable[..., Any]
@@ -276,18 +276,6 @@ def _log_sigmoid(values: Any) -> Any:
     return op.Neg(op.Softplus(op.Neg(values)))
 
 
-def _expm1(values: Any) -> Any:
-    return expm1(_adding_to(values), values)
-
-
-def _log1p(values: Any) -> Any:
-    return log1p(_adding_to(values), values)
-
-
-def _angle(y: Any, x: Any) -> Any:
-    return atan2(_adding_to(y), y, x)
-
-
 def _numbers_first(operator: str) -> Translation:
     """The largest or smallest of two, of which a NaN is none."""
 
@@ -305,17 +293,16 @@ def _hypotenuse(a: Any, b: Any) -> Any:
     return op.Mul(large, op.Sqrt(op.Add(op.Mul(share, share), _like(1, share))))
 
 
-def _sign_bit(values: Any) -> Any:
-    return is_negative(_adding_to(values), values)
+def _written(formula: Callable[..., Any]) -> Translation:
+    """A translation that writes a formula of its inputs, in which floats have the type of the first."""
 
+    def translation(*values: Any) -> Any:
+        def add(operator: str, *inputs: Any) -> Any:
+            return getattr(op, operator)(*(_like(i, values[0]) if isinstance(i, float) else i for i in inputs))
 
-def _adding_to(values: Any) -> AddNode:
-    """A way to add nodes; numbers among their inputs have the type of `values`."""
+        return formula(add, *values)
 
-    def add(operator: str, *inputs: Any) -> Any:
-        return getattr(op, operator)(*(_like(i, values) if isinstance(i, float) else i for i in inputs))
-
-    return add
+    return translation
 
 
 def _size(values: Any, dim: int) -> Any:
@@ -372,13 +359,13 @@ PATCHES = (
     _missing(_PRIMS.fmax.default, _numbers_first("Max")),
     _missing(_PRIMS.fmin.default, _numbers_first("Min")),
     _missing(_PRIMS.hypot.default, _hypotenuse),
-    _missing(_PRIMS.signbit.default, _sign_bit),  # of copysign
+    _missing(_PRIMS.signbit.default, _written(is_negative)),  # of copysign
     _imprecise(_ATEN._cdist_forward.default, _distances, "torch 2.13 loses distances of what is close together"),
     _imprecise(_ATEN.log_sigmoid.default, _log_sigmoid, "torch 2.13 gives minus infinity from -17 on"),
-    _imprecise(_ATEN.atan2.default, _angle, "torch 2.13's angle is wrong for -0.0"),
-    _imprecise(_ATEN.signbit.default, _sign_bit, "torch 2.13 finds no sign in -0.0"),
-    _imprecise(_ATEN.expm1.default, _expm1, "torch 2.13's e^x - 1 has no correct digit left at 1e-7"),
-    _imprecise(_ATEN.log1p.default, _log1p, "torch 2.13's log(1 + x) has no correct digit left at 1e-7"),
+    _imprecise(_ATEN.atan2.default, _written(atan2), "torch 2.13's angle is wrong for -0.0"),
+    _imprecise(_ATEN.signbit.default, _written(is_negative), "torch 2.13 finds no sign in -0.0"),
+    _imprecise(_ATEN.expm1.default, _written(expm1), "torch 2.13's e^x - 1 has no correct digit left at 1e-7"),
+    _imprecise(_ATEN.log1p.default, _written(log1p), "torch 2.13's log(1 + x) has no correct digit left at 1e-7"),
     _imprecise(
         _ATEN.scaled_dot_product_attention.default,
         _attention,

@@ -313,20 +313,17 @@ def _binary(kind: str) -> Writer:
 OPERATORS |= {"mul": _binary("Mul"), "maximum": _binary("Max"), "minimum": _binary("Min")}
 
 
-def _sum_of(kind: str, *, swapped: bool = False) -> Writer:
+def _sum_of(kind: str) -> Writer:
     def write(w: TraceWriter, x: Any, y: Any, alpha: float = 1) -> TracedTensor:
-        if swapped:
-            x, y = y, x
         if alpha != 1:
-            scaled = w.cast(x if swapped else y)
-            scaled = w.add("Mul", scaled, w.number(alpha), like=scaled.tensor)
-            x, y = (scaled, y) if swapped else (x, scaled)
+            y = w.cast(y)
+            y = w.add("Mul", y, w.number(alpha), like=y.tensor)
         return w.add(kind, w.cast(x), w.cast(y))
 
     return write
 
 
-OPERATORS |= {"add": _sum_of("Add"), "sub": _sum_of("Sub"), "rsub": _sum_of("Sub", swapped=True)}
+OPERATORS |= {"add": _sum_of("Add"), "sub": _sum_of("Sub")}
 
 
 @_aten("logical_not", "bitwise_not")
@@ -365,11 +362,6 @@ def _rsqrt(w: TraceWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Reciprocal", w.add("Sqrt", w.cast(x)))
 
 
-@_aten("square")
-def _square(w: TraceWriter, x: TracedTensor) -> TracedTensor:
-    return w.add("Mul", x, x)
-
-
 @_aten("pow")
 def _pow(w: TraceWriter, x: Any, y: Any) -> TracedTensor:
     return w.add("Pow", w.cast(x), w.cast(y))
@@ -378,11 +370,6 @@ def _pow(w: TraceWriter, x: Any, y: Any) -> TracedTensor:
 @_aten("gelu")
 def _gelu(w: TraceWriter, x: TracedTensor, approximate: str = "none") -> TracedTensor:
     return w.add("Gelu", x, approximate=approximate)
-
-
-@_aten("silu")
-def _silu(w: TraceWriter, x: TracedTensor) -> TracedTensor:
-    return w.add("Mul", x, w.add("Sigmoid", x))
 
 
 @_aten("elu")
@@ -464,11 +451,6 @@ def _transpose(w: TraceWriter, x: TracedTensor, first: int, second: int) -> Trac
     return w.transpose(x, order)
 
 
-@_aten("t")
-def _t(w: TraceWriter, x: TracedTensor) -> TracedTensor:
-    return w.transpose(x, [1, 0]) if x.rank == 2 else x
-
-
 @_aten("expand")
 def _expand(w: TraceWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
     return w.expand(x, w.result.shape)
@@ -480,21 +462,9 @@ def _cat(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedT
     return w.add("Concat", *kept, axis=dim % w.result.ndim)
 
 
-@_aten("stack")
-def _stack(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
-    axis = dim % w.result.ndim
-    shape = [1 if i == axis else size for i, size in enumerate(w.result.shape)]
-    return w.add("Concat", *(w.reshape(w.cast(p), shape) for p in parts), axis=axis)
-
-
 @_aten("where")
 def _where(w: TraceWriter, condition: TracedTensor, x: Any, y: Any) -> TracedTensor:
     return w.add("Where", w.cast(condition, torch.bool), w.cast(x), w.cast(y))
-
-
-@_aten("masked_fill")
-def _masked_fill(w: TraceWriter, x: TracedTensor, mask: TracedTensor, value: Any) -> TracedTensor:
-    return w.add("Where", mask, w.cast(value), x)
 
 
 @_aten("embedding")

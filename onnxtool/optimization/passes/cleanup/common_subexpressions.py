@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxtool.model.io import tensor_bytes
-from onnxtool.model.ir.queries import has_subgraph
+from onnxtool.model.ir.queries import bodies_of, has_subgraph
 from onnxtool.model.randomness import is_random
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
@@ -33,11 +33,7 @@ def _merge(graph: ir.Graph, outer: dict[Any, ir.Node], context: PassContext) -> 
     seen = dict(outer)
     merged = 0
     for node in graph:
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                merged += _merge(attribute.as_graph(), seen, context)
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                merged += sum(_merge(g, seen, context) for g in attribute.as_graphs())
+        merged += sum(_merge(body, seen, context) for body in bodies_of(node))
         key = _key(node)
         if key is None:
             continue
@@ -116,8 +112,7 @@ class MergeDuplicateInitializers:
         for value in twins:
             kept = first.setdefault(_content(value), value)
             if kept is not value:
-                for user, index in value.uses():
-                    user.replace_input_with(index, kept)
+                value.replace_all_uses_with(kept)
                 model.graph.initializers.pop(value.name or "")
                 merged += 1
         return merged

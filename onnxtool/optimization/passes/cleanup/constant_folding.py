@@ -7,6 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model.ir.editing import add_tensor, as_tensor
 from onnxtool.model.ir.queries import constant_array, is_op
 from onnxtool.model.operators.value_facts import static_shape
 from onnxtool.optimization.constant_evaluation import CannotEvaluateError, evaluate, foldable
@@ -64,8 +65,7 @@ class FoldConstants:
                 break
             value.name = context.unique(f"{name}_folded")
             constant = context.initializer(array, name, keep_name=True)
-            for user, index in value.uses():
-                user.replace_input_with(index, constant)
+            value.replace_all_uses_with(constant)
             assert node.graph is not None
             node.graph.remove(node, safe=True)
             count += 1
@@ -143,8 +143,7 @@ class FoldConstants:
             name = value.name or "folded"
             value.name = context.unique(f"{name}_folded")
             constant = context.constant(known[value], name, before=node, keep_name=True)
-            for user, index in value.uses():
-                user.replace_input_with(index, constant)
+            value.replace_all_uses_with(constant)
         return True
 
 
@@ -215,8 +214,7 @@ class LiftConstants:
                 continue  # an initializer as an output is valid, but some runtimes refuse it
             value = _lift(node, context)
             if value is not None:
-                for user, index in output.uses():
-                    user.replace_input_with(index, value)
+                output.replace_all_uses_with(value)
                 assert node.graph is not None
                 node.graph.remove(node, safe=True)
                 lifted += 1
@@ -234,15 +232,10 @@ def _lift(node: ir.Node, context: PassContext) -> ir.Value | None:
     if attribute is not None:
         tensor = attribute.as_tensor()  # kept as it is: external data and small types stay untouched
         tensor.name = name
-    elif array.dtype.kind in "OUS":
-        words = [w if isinstance(w, bytes) else str(w).encode() for w in array.reshape(-1)]
-        tensor = ir.StringTensor(words, shape=ir.Shape(array.shape), name=name)
     else:
         # onnxscript once made value_float a double here (numpy's default); get_const_tensor gives float32.
-        tensor = ir.tensor(array, name=name)
-    value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
-    context.model.graph.register_initializer(value)
-    return value
+        tensor = as_tensor(array, name)
+    return add_tensor(context.model.graph, tensor)
 
 
 def _lift_from_subgraphs(model: ir.Model, context: PassContext) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import annotating_names, is_op
+from onnxtool.model.ir.queries import annotating_names, bodies_of, is_op
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
@@ -49,27 +49,16 @@ def _clean(graph: ir.Graph) -> int:
             graph.remove(node, safe=True)
             removed += 1
             continue
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                removed += _clean(attribute.as_graph())
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                removed += sum(_clean(g) for g in attribute.as_graphs())
-        removed += _trim_outputs(node)
+        removed += sum(_clean(body) for body in bodies_of(node)) + _trim_outputs(node)
     return removed
 
 
 def detach_subgraphs(node: ir.Node) -> None:
     """Let the bodies of a dead If or Loop no longer count as users of what they capture."""
-    for attribute in node.attributes.values():
-        bodies = []
-        if attribute.type == ir.AttributeType.GRAPH:
-            bodies = [attribute.as_graph()]
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            bodies = list(attribute.as_graphs())
-        for body in bodies:
-            for inner in list(body.all_nodes()):
-                for index in range(len(inner.inputs)):
-                    inner.replace_input_with(index, None)
+    for body in bodies_of(node):
+        for inner in list(body.all_nodes()):
+            for index in range(len(inner.inputs)):
+                inner.replace_input_with(index, None)
 
 
 def _trim_outputs(node: ir.Node) -> int:

@@ -210,14 +210,11 @@ def _leave_out(node: ir.Node, places: tuple[int, ...], context: PassContext) -> 
     """Exporters make zero states of the batch's size, which takes several nodes to work out."""
     count = 0
     for index in places:
-        if index < len(node.inputs) and node.inputs[index] is not None and _is_zero(node.inputs[index], context):
+        value = node.inputs[index] if index < len(node.inputs) else None
+        if value is not None and uniform_value(value, context) == 0:
             node.replace_input_with(index, None)
             count += 1
     return count
-
-
-def _is_zero(value: ir.Value | None, context: PassContext) -> bool:
-    return uniform_value(value, context) == 0.0
 
 
 def _eliminate(node: ir.Node, number: float, either_side: bool, context: PassContext) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import is_op, producer
+from onnxtool.model.ir.queries import bodies_of, is_op, producer
 from onnxtool.model.operators.broadcasting import broadcast
 from onnxtool.model.operators.layout_rules import axis_of
 from onnxtool.model.operators.symbolic_dims import Expr
@@ -36,8 +36,7 @@ class FoldShapes:
                     continue
                 array = np.array(items.elements, value.dtype.numpy())
                 constant = context.initializer(array.reshape(()) if items.scalar else array, f"{value.name}_known")
-                for user, index in value.uses():
-                    user.replace_input_with(index, constant)
+                value.replace_all_uses_with(constant)
                 count += 1
         return count
 
@@ -80,9 +79,7 @@ def _share(graph: ir.Graph, outer: dict[Any, ir.Value], dims: _Dims, context: Pa
     seen = dict(outer)
     count = 0
     for node in graph:
-        for item in node.attributes.values():
-            if item.type == ir.AttributeType.GRAPH:
-                count += _share(item.as_graph(), seen, dims, context)
+        count += sum(_share(body, seen, dims, context) for body in bodies_of(node))
         if is_op(node, "Shape") and graph is context.model.graph:
             dims.add(node.inputs[0])
         for value in node.outputs:
@@ -92,9 +89,8 @@ def _share(graph: ir.Graph, outer: dict[Any, ir.Value], dims: _Dims, context: Pa
             key = (items, value.dtype)
             first = seen.setdefault(key, value)
             if first is not value:
-                for user, index in value.uses():
-                    user.replace_input_with(index, first)
-                    count += 1
+                value.replace_all_uses_with(first)
+                count += 1
             elif value.uses() and not value.is_graph_output():
                 count += _read_directly(node, value, dims, context)
     return count

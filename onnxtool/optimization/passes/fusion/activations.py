@@ -44,17 +44,14 @@ def _arrange(node: ir.Node, source: ir.Value, context: PassContext) -> int:
         return 0
     base = node.outputs[0].name or "gelu"
     if minus is not None:
-        root = context.initializer(np.array(math.sqrt(2.0), _numpy(source)), f"{base}_root")
+        kind = (source.dtype or ir.DataType.FLOAT).numpy()
+        root = context.initializer(np.array(math.sqrt(2.0), kind), f"{base}_root")
         scaled = _like(context.insert(node, "Div", [source, root], base=f"{base}_scaled"), source)
         error = _like(context.insert(node, "Erf", [scaled], base=f"{base}_erf"), source)
         bracket = _like(context.insert(node, "Add", [error, minus.inputs[0]], base=f"{base}_bracket"), source)
     product = _like(context.insert(node, "Mul", [source, bracket], base=f"{base}_product"), source)
     context.replace_op(node, "Mul", [product, half])
     return 1
-
-
-def _numpy(value: ir.Value) -> np.dtype:
-    return (value.dtype or ir.DataType.FLOAT).numpy()
 
 
 def _like(value: ir.Value, source: ir.Value) -> ir.Value:

@@ -48,7 +48,7 @@ class FuseBatchNormAffine(NodeRewrite):
         """Fold the second map into scale and bias of the first."""
         for data in node.inputs[:2]:
             first = producer(data, "BatchNormalization")
-            if first is None or data is None or sole_use(data) is not node or not _inference(first, context):
+            if first is None or data is None or sole_use(data) is not node or batchnorm_affine(first, context) is None:
                 continue
             rank = rank_of(data)
             if is_op(node, "BatchNormalization"):
@@ -58,10 +58,6 @@ class FuseBatchNormAffine(NodeRewrite):
             if second is not None and _absorb_into_batchnorm(first, node, second, context):
                 return 1
         return 0
-
-
-def _inference(node: ir.Node, context: PassContext) -> bool:
-    return batchnorm_affine(node, context) is not None
 
 
 def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, context: PassContext) -> bool:

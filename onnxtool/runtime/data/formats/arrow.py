@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, ResourceError, UsageError, one_line
+from onnxtool.errors import (
+    InputError,
+    OnnxToolError,
+    ResourceError,
+    UsageError,
+    needs_extra,
+    one_line,
+)
 from onnxtool.runtime.data.formats.table_file import EXTRA, RATIO_LIMIT, UNPACKED_LIMIT, TableFile
 from onnxtool.runtime.data.table import DataTable, Rows
 from onnxtool.runtime.worker.isolation import guarded, native_silence
@@ -111,11 +118,9 @@ def _opened(file: TableFile) -> Iterator[tuple[list[str], Iterator[Any]]]:
 
 
 def _pyarrow(label: str) -> Any:
-    try:
+    with needs_extra(label, "pyarrow", EXTRA):
         import pyarrow
         import pyarrow.ipc
-    except ImportError as error:
-        raise MissingExtraError(label, "pyarrow", EXTRA) from error
     return pyarrow
 
 

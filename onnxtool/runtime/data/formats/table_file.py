@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from onnxtool.errors import InputError, MissingExtraError, ResourceError
+from onnxtool.errors import InputError, ResourceError, needs_extra
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -70,10 +70,8 @@ class TableFile:
             content = self.content()
             unpacked: Any = gzip.GzipFile(fileobj=content)
         else:
-            try:
+            with needs_extra(self.label, "pyarrow", EXTRA):
                 import pyarrow
-            except ImportError as error:
-                raise MissingExtraError(self.label, "pyarrow", EXTRA) from error
             content = self.content()
             unpacked = pyarrow.CompressedInputStream(content, "zstd")
         most = max(UNPACKED_LIMIT, RATIO_LIMIT * self.size)
