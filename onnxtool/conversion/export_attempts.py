@@ -156,6 +156,10 @@ def release(model: SourceModel) -> None:
 
 def _blamed(model: SourceModel, proof: SourceProof) -> str:
     """The line at which the exporter took another side than the inputs that differ need."""
-    failure = proof.further.findings.failure if proof.further is not None else None
-    inputs = [failure.feeds] if failure is not None else [p.feeds for p in proof.probes]
+    findings = proof.further.findings if proof.further is not None else None
+    if findings is None or findings.failure is None:
+        inputs = [p.feeds for p in proof.probes]
+    else:  # as it was tried: a failure is made smaller, by which it may come to the other side
+        tried = [t.feeds for t in findings.observed.trials if t.label == findings.failure.label]
+        inputs = tried or [findings.failure.feeds]
     return next(filter(None, map(model.blamed, inputs)), "")

@@ -94,10 +94,22 @@ def test_a_small_difference_is_put_down_to_an_operator_as_well(off: float, littl
     check = EquivalenceCheck(Tolerance(1e-7, 1e-7))
     check.add({}, {"y": y}, {"y": y + np.float32(off)})
     failure = SimpleNamespace(label="length 65", feeds={})
-    proof = SimpleNamespace(
-        further=SimpleNamespace(findings=SimpleNamespace(failure=failure, report=check.report())), probes=[]
-    )
+    observed = SimpleNamespace(trials=[])
+    findings = SimpleNamespace(failure=failure, report=check.report(), observed=observed)
+    proof = SimpleNamespace(further=SimpleNamespace(findings=findings), probes=[])
     model = SimpleNamespace(blamed=lambda feeds: "net.py line 7")
     with pytest.raises(UnsupportedError, match=r"net\.py line 7; with length 65 the outputs differ") as refusal:
         refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]
     assert ("so little that an operator of the runtime may be to blame" in str(refusal.value)) is little
+
+
+def test_a_failure_that_was_made_smaller_blames_no_branch_that_it_did_not_take() -> None:
+    tried = SimpleNamespace(label="some values NaN", feeds={"x": np.zeros((2, 3))})
+    smaller = SimpleNamespace(label="some values NaN", feeds={"x": np.zeros((1, 3))})
+    findings = SimpleNamespace(failure=smaller, report=None, observed=SimpleNamespace(trials=[tried]))
+    proof = SimpleNamespace(further=SimpleNamespace(findings=findings), probes=[])
+    model = SimpleNamespace(blamed=lambda feeds: "net.py line 7" if len(feeds["x"]) == 1 else "")
+    refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]
+    tried.feeds["x"] = np.zeros((1, 3))
+    with pytest.raises(UnsupportedError, match=r"net\.py line 7"):
+        refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]

@@ -126,7 +126,7 @@ def _convert(skl2onnx: ModuleType, model: SklearnModel, options: Mapping[str, An
         patches += [exact_columns.IN_DOUBLES, precision.PATCH]
     model.notes.extend(notes)
     try:
-        with applied(patches), fixing_steps():
+        with applied(patches), fixing_steps(), precision.exact_constants(model.doubles):
             proto: onnx.ModelProto = skl2onnx.convert_sklearn(
                 estimator,
                 name=type(model.estimator).__name__,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.boosting.category_columns import category_columns, with_encoder
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
-from onnxtool.conversion.sklearn.prepare import category_advice, gap_of
+from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
@@ -41,6 +42,7 @@ class SklearnModel(SourceModel):
     Attributes:
         estimator: fitted.
         columns: names of the training columns when each is an input of its own; () for one matrix.
+        categories: those that the source is given in pandas' type of categories.
         names: the training data's column names, when it had some.
         computes: for each output, how the estimator computes it.
         raw_scores: a classifier without probabilities; its decision function takes their place.
@@ -65,6 +67,7 @@ class SklearnModel(SourceModel):
     dropped: tuple[str, ...] = ()
     in_doubles: bool = True
     untested: str = ""
+    categories: tuple[str, ...] = ()
     cheap_rows: bool = True
     _clear_rows: dict[str, np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
@@ -89,7 +92,9 @@ class SklearnModel(SourceModel):
             check_is_fitted(estimator)
         except (NotFittedError, TypeError) as error:
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
-        float_dtype = np.dtype("float64")
+        shown, float_dtype = estimator, np.dtype("float64")
+        if columns := category_columns(plain(estimator)):
+            estimator = with_encoder(plain(estimator), columns)
         schema = schema_of(source, estimator, float_dtype)
         features = _feature_names(estimator)
         known = [
@@ -100,7 +105,8 @@ class SklearnModel(SourceModel):
         if _label_kind(last_step(estimator)) in ("b", "f"):
             notes = [*notes, "labels are integers in the ONNX file: classifiers there know no booleans and no floats"]
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
-        outputs = outputs_of(source, estimator, options.zipmap)
+        outputs = outputs_of(source, shown, options.zipmap)
+        kinds = {str(s.dtype) for s in inputs}
         first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
         classes = _class_names(last_step(estimator))
         specs = [
@@ -112,6 +118,7 @@ class SklearnModel(SourceModel):
             inputs=inputs,
             outputs=named(specs, options.output_names, "--output-names"),
             computes=tuple(c for *_, c in outputs),
+            categories=tuple(columns),
             columns=schema.columns,
             form=form,
             framework=f"scikit-learn {sklearn.__version__}",
@@ -119,7 +126,8 @@ class SklearnModel(SourceModel):
             advice=category_advice(estimator),
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
-            doubles=any(s.dtype == float_dtype for s in inputs),
+            # Texts and integers alone are no reason to compute in float32 what comes of them.
+            doubles="float64" in kinds or "float32" not in kinds,
         )
 
     @cached_property
@@ -225,7 +233,8 @@ class SklearnModel(SourceModel):
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
         # Columns that the model drops must be there all the same.
-        return pandas.DataFrame({name: columns.get(str(name), 0) for name in self.estimator.feature_names_in_})
+        frame = pandas.DataFrame({name: columns.get(str(name), 0) for name in self.estimator.feature_names_in_})
+        return frame.astype(dict.fromkeys(self.categories, "category"))
 
 
 def outputs_of(

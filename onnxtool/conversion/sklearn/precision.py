@@ -28,11 +28,20 @@ from onnxtool.conversion.sklearn.raw_thresholds import (
 )
 from onnxtool.conversion.sklearn.source_columns import SourceColumns
 
-# Operators of ai.onnx.ml that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
-_TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap")
+# Operators that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
+_TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap", "Softplus")
 _GIVE_FLOATS = (
     *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer"),
-    *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *TREES),
+    *(
+        "Scaler",
+        "Normalizer",
+        "OneHotEncoder",
+        "FeatureVectorizer",
+        "TfIdfVectorizer",
+        "DictVectorizer",
+        *TREES,
+        "Softplus",
+    ),
 )
 _THRESHOLDS = "exact_thresholds"  # whether they are compared in float64, and what they are
 _MEMBERS = "members"  # how many trees' chances are added, of which the mean is wanted
@@ -181,6 +190,20 @@ def adding_floats(container: type) -> Iterator[None]:
         return plain(self, kind, *arguments, **attributes)
 
     with replaced(container, "add_node", add_node):
+        yield
+
+
+@contextmanager
+def exact_constants(wanted: bool) -> Iterator[None]:
+    """Inside the block, constants that converters declare float32 are written as the doubles that the estimator has."""
+    container = import_module("skl2onnx.common._container").ModelComponentContainer
+    plain = container.add_initializer
+
+    def add_initializer(self: Any, name: str, kind: int, shape: Any, content: Any) -> Any:
+        widened = wanted and kind == TensorProto.FLOAT and shape is not None
+        return plain(self, name, TensorProto.DOUBLE if widened else kind, shape, content)
+
+    with replaced(container, "add_initializer", add_initializer):
         yield
 
 

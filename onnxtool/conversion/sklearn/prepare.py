@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.sklearn.schema import steps_of
 from onnxtool.errors import UnsupportedError
 
@@ -182,6 +182,8 @@ def plain(estimator: Estimator) -> Any:
         return _as_regression(estimator)
     if name == "BaggingClassifier":
         return _as_forest(estimator)
+    if name == "AdaBoostClassifier" and np.asarray(estimator.classes_).dtype == bool:
+        return copy_with(estimator, classes_=estimator.classes_.astype(np.int64))
     if name in _TREES and isinstance(getattr(estimator, "classes_", None), list):
         return _by_target(estimator)
     if name.startswith("MultiOutput"):
@@ -223,13 +225,23 @@ def _projection(step: Any) -> Any:
     from sklearn.decomposition import PCA
 
     matrix, mean = found
+    own_mean = np.broadcast_to(np.asarray(mean, np.float64), (step.n_features_in_,)).copy()
     known = PCA(len(matrix))
-    known.components_, known.n_components_, known.n_features_in_ = matrix, len(matrix), step.n_features_in_
-    known.mean_ = np.broadcast_to(np.asarray(mean, np.float64), (step.n_features_in_,)).copy()
-    known.explained_variance_ = np.ones(len(matrix))
-    if hasattr(step, "feature_names_in_"):
-        known.feature_names_in_ = step.feature_names_in_
-    return known
+    return _fitted_as(
+        step,
+        known,
+        components_=matrix,
+        n_components_=len(matrix),
+        mean_=own_mean,
+        explained_variance_=np.ones(len(matrix)),
+    )
+
+
+def _fitted_as(step: Any, known: Any, **attributes: Any) -> Any:
+    """An estimator with what another has learned, for the same columns."""
+    names = ("n_features_in_", "feature_names_in_")
+    kept = {name: getattr(step, name) for name in names if hasattr(step, name)}
+    return copy_with(known, **kept, **attributes)
 
 
 def _matrix_of(step: Any) -> tuple[np.ndarray, Any] | None:
@@ -271,12 +283,8 @@ def _as_forest(bagging: Estimator) -> Any:
         whole = np.array_equal(seen, columns) and len(getattr(member, "classes_", ())) == len(classes)
         if type(member).__name__ not in ("DecisionTreeClassifier", "ExtraTreeClassifier") or not whole:
             return bagging
-    forest = RandomForestClassifier(len(bagging.estimators_))
-    forest.estimators_, forest.classes_, forest.n_classes_ = bagging.estimators_, classes, len(classes)
-    forest.n_outputs_, forest.n_features_in_ = 1, bagging.n_features_in_
-    if hasattr(bagging, "feature_names_in_"):
-        forest.feature_names_in_ = bagging.feature_names_in_
-    return forest
+    forest, members = RandomForestClassifier(len(bagging.estimators_)), bagging.estimators_
+    return _fitted_as(bagging, forest, estimators_=members, classes_=classes, n_classes_=len(classes), n_outputs_=1)
 
 
 def _by_target(several: Estimator) -> Any:
@@ -300,24 +308,17 @@ def _by_target(several: Estimator) -> Any:
         own.tree_.__setstate__({**state, "values": values})
         return own
 
+    members = [of_target(several, place) for place in range(several.n_outputs_)]
     each = MultiOutputClassifier(DecisionTreeClassifier())
-    each.estimators_ = [of_target(several, place) for place in range(several.n_outputs_)]
-    each.classes_, each.n_features_in_ = several.classes_, several.n_features_in_
-    if hasattr(several, "feature_names_in_"):
-        each.feature_names_in_ = several.feature_names_in_
-    return each
+    return _fitted_as(several, each, estimators_=members, classes_=several.classes_)
 
 
 def _as_regression(squares: Estimator) -> Any:
     """Partial least squares predict by one matrix."""
     from sklearn.linear_model import LinearRegression
 
-    linear = LinearRegression()
-    linear.coef_, linear.n_features_in_ = squares.coef_, squares.n_features_in_
-    linear.intercept_ = squares.intercept_ - squares._x_mean @ squares.coef_.T
-    if hasattr(squares, "feature_names_in_"):
-        linear.feature_names_in_ = squares.feature_names_in_
-    return linear
+    start = squares.intercept_ - squares._x_mean @ squares.coef_.T
+    return _fitted_as(squares, LinearRegression(), coef_=squares.coef_, intercept_=start)
 
 
 def _text_imputer(step: Estimator) -> bool:

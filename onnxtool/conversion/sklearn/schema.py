@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.source import Source
-from onnxtool.errors import UsageError
+from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 
@@ -61,6 +61,7 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
     """Guess the input schema.
 
     Raises:
+        UnsupportedError: it takes dicts.
         UsageError: the estimator does not remember how many features it was fitted on.
     """
     head = first_step(model)
@@ -72,6 +73,11 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
         classes = tuple(c.item() if hasattr(c, "item") else c for c in head.classes_)
         kind: np.dtype | str = "string" if isinstance(classes[0], str) else np.dtype("int64")
         return Schema((TensorSpec("y", kind, (BATCH,)),), (), {"y": Domain(0, 1, classes)})
+    if type(head).__name__ in ("DictVectorizer", "FeatureHasher"):
+        raise UnsupportedError(
+            f"{source}: {type(head).__name__} takes dicts, which are no rows of a tensor. Fit a pandas.DataFrame "
+            "of them with a ColumnTransformer (OneHotEncoder for texts, passthrough for numbers)."
+        )
     width = getattr(model, "n_features_in_", getattr(head, "n_features_in_", None))
     if width is None and hasattr(head, "X_thresholds_"):
         width = 1  # isotonic regression

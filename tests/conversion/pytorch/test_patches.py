@@ -76,6 +76,21 @@ def writes_complex(x: torch.Tensor) -> torch.Tensor:
     return torch.fft.irfft(kept, 6)
 
 
+def needs_pivots(x: torch.Tensor) -> torch.Tensor:
+    """Matrices [..., 6, 6] with small numbers on the diagonal, of which elimination in their order loses all digits."""
+    return x[..., :, None] * x[..., None, :] * 1e-4 + torch.eye(6).roll(2, 0) * 3
+
+
+def solves_matrices_and_vectors(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.solve(needs_pivots(x), x) + torch.linalg.solve(needs_pivots(x[0]), x.mT).mT
+
+
+def solves_triangles(x: torch.Tensor) -> torch.Tensor:
+    """The other triangle does not count."""
+    full, solve = x[:, :, None] * x[:, None] + 2 * torch.eye(6), torch.linalg.solve_triangular
+    return torch.cat([solve(full, x[:, :, None], upper=upper) for upper in (False, True)], 1)
+
+
 def rounds_down(x: torch.Tensor) -> torch.Tensor:
     return x * 0 + (x.shape[0] - 7) // 2
 
@@ -206,6 +221,11 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(34, lambda x: torch.complex(x, x + 1)[:, :1].expand(-1, 5).imag),
         translated(35, lambda x: torch.complex(x, x + 1).select(-1, 2).imag),
         translated(36, lambda x: functional.group_norm(x[:, :, None] * 0.1 + 100, 2) + 5, rtol=1e-3),
+        translated(37, lambda x: torch.linalg.inv(needs_pivots(x))),
+        translated(38, solves_matrices_and_vectors),
+        translated(39, solves_triangles),
+        translated(41, lambda x: x * torch.hamming_window(6) + x * torch.kaiser_window(6, False, 4.0)),
+        translated(40, lambda x: torch.linalg.cholesky(x[:, :, None] * x[:, None] + torch.eye(6))),
         (fourier.PATCH, lambda folder: agrees(Computes(writes_complex), X, folder, "dynamo")),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (

@@ -9,24 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
-from sklearn.cluster import KMeans
+from sklearn.cluster import Birch, KMeans
+from sklearn.covariance import EllipticEnvelope
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+)
+from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_selection import RFE, SelectFwe, VarianceThreshold
 from sklearn.impute import MissingIndicator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import RandomizedSearchCV
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, StandardScaler, TargetEncoder
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler, TargetEncoder
 from sklearn.semi_supervised import LabelPropagation
 from sklearn.svm import LinearSVC
 
 from onnxtool.conversion.convert import convert
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
+from tests.conversion.sklearn.converted_model import run_converted
 
 X = np.random.default_rng(0).normal(size=(90, 4))
 ROWS = np.random.default_rng(1).normal(size=(30, 4)).astype(np.float32)
@@ -52,6 +62,10 @@ def converted(model: Any, folder: Path) -> dict[str, np.ndarray]:
         RFE(LogisticRegression(), n_features_to_select=2),
         RandomizedSearchCV(LogisticRegression(), {"C": [1.0]}, n_iter=1, cv=2),
         HistGradientBoostingClassifier(max_iter=4),
+        GradientBoostingClassifier(n_estimators=4, init=LogisticRegression()),
+        DummyClassifier(),
+        DummyClassifier(strategy="most_frequent"),
+        DummyClassifier(strategy="constant", constant=1),
     ],
     ids=lambda m: type(m).__name__ if not isinstance(m, np.ndarray) else f"{len(set(m))}",
 )
@@ -101,6 +115,72 @@ def test_what_cannot_come_out_right_is_refused_with_the_reason(model: Any, reaso
 def test_labels_without_a_target_are_one_for_each_row(model: Any, tmp_path: Path) -> None:
     found = converted(model.fit(X), tmp_path)
     assert found["label"].tolist() == model.predict(ROWS.astype(float)).tolist()
+
+
+def test_exponential_loss_halves_the_logarithm_of_the_odds_that_boosting_begins_with(tmp_path: Path) -> None:
+    model = GradientBoostingClassifier(n_estimators=4, loss="exponential", init=LogisticRegression()).fit(X, TWO)
+    found = converted(model, tmp_path)
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(ROWS.astype(float)), atol=1e-7)
+
+
+def test_boosted_labels_may_be_booleans(tmp_path: Path) -> None:
+    model = AdaBoostClassifier(n_estimators=3, random_state=0).fit(X, TWO.astype(bool))
+    assert converted(model, tmp_path)["label"].tolist() == model.predict(ROWS.astype(float)).astype(int).tolist()
+
+
+def test_boosting_begins_with_what_an_estimator_predicts_of_rows_in_float32(tmp_path: Path) -> None:
+    first = GradientBoostingRegressor(n_estimators=2, init=LinearRegression()).fit(X, X[:, 0])
+    first.init_.coef_, first.learning_rate = np.array([2.0**40, -(2.0**40), 0.0, 0.0]), 1e-9
+    rows = np.repeat(X[:, :1], 4, axis=1) * [1, 1 + 1e-9, 1, 1]  # the same in float32, mostly
+    (found,) = run_converted(first, tmp_path, rows)
+    np.testing.assert_allclose(found[:, 0], first.predict(rows), atol=1e-3)
+
+
+def test_a_dummy_that_draws_its_predictions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="predicts at random"):
+        converted(DummyClassifier(strategy="stratified").fit(X, TWO), tmp_path)
+
+
+def test_a_dummy_predicts_its_constants_of_missing_values_too(tmp_path: Path) -> None:
+    model = DummyRegressor(strategy="median").fit(X, np.stack([TWO + 0.5, THREE], 1))
+    (found,) = run_converted(model, tmp_path, np.full((3, 4), np.nan))
+    assert found.tolist() == np.broadcast_to(model.constant_, (3, 2)).tolist()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [EllipticEnvelope(contamination=0.3, random_state=0), make_pipeline(StandardScaler(), Birch(n_clusters=3))],
+    ids=["ellipse", "subclusters"],
+)
+def test_labels_and_scores_of_estimators_without_classes(model: Any, tmp_path: Path) -> None:
+    rows = ROWS.astype(float)
+    label, *found = run_converted(model.fit(X), tmp_path, rows)
+    assert label.tolist() == model.predict(rows).tolist()
+    assert len(set(label.tolist())) > 1
+    scores = model.decision_function(rows)[:, None] if hasattr(model, "decision_function") else model.transform(rows)
+    np.testing.assert_allclose(found[0], scores, rtol=1e-9)
+
+
+@pytest.mark.parametrize("target", [X[:, 0], TWO, THREE], ids=["numbers", "two classes", "three classes"])
+def test_means_of_the_target_stand_for_categories(target: np.ndarray, tmp_path: Path) -> None:
+    rows = np.random.default_rng(4).choice(["a", "b", "", "d"], (90, 2)).astype(object)
+    table = np.where(rows == "", np.nan, rows)
+    encoder = TargetEncoder(random_state=0).fit(table, target)
+    rows[0] = "unknown", "d"
+    (found,) = run_converted(encoder, tmp_path, rows)
+    np.testing.assert_allclose(found, encoder.transform(np.where(rows == "", np.nan, rows)), rtol=1e-7)
+
+
+def test_a_lone_category_that_is_dropped_leaves_no_column(tmp_path: Path) -> None:
+    rows = np.array([["x", "a"], ["x", "b"], ["x", "a"]], object)
+    encoder = OneHotEncoder(drop="first").fit(rows)
+    assert run_converted(encoder, tmp_path, rows)[0].tolist() == [[0], [1], [0]]
+
+
+def test_dicts_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    model = make_pipeline(DictVectorizer(), LogisticRegression()).fit([{"a": 1.0}, {"a": 2.0, "b": 1.0}], [0, 1])
+    with pytest.raises(UnsupportedError, match=r"takes dicts.*DataFrame"):
+        convert(model, tmp_path / "out.onnx")
 
 
 def test_a_clusterer_fitted_on_doubles_gives_labels_and_distances(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, VotingRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
@@ -17,6 +20,7 @@ from sklearn.preprocessing import Binarizer, KBinsDiscretizer, QuantileTransform
 
 from onnxtool.conversion.convert import convert
 from onnxtool.runtime.runner import OnnxRunner
+from tests.conversion.sklearn.converted_model import run_converted
 
 X, Y = load_diabetes(return_X_y=True)
 FOREST = RandomForestRegressor(5, random_state=0)
@@ -63,3 +67,13 @@ def test_numbers_beside_an_edge_and_on_it_fall_into_their_bins(tmp_path: Path) -
         rows = np.concatenate([near, np.nextafter(near, 9), np.nextafter(near, -9)]).reshape(-1, 1)
         model = make_pipeline(step, LinearRegression()).fit(values, values[:, 0])
         np.testing.assert_allclose(answers(model, tmp_path, rows), model.predict(rows), rtol=1e-6)
+
+
+def test_constants_of_steps_behind_texts_keep_all_their_digits(tmp_path: Path) -> None:
+    texts = ["a cat", "the dog sat", "a dog and a cat", "the cat sat on the mat", "a mat"]
+    frame = pandas.DataFrame({"text": texts, "x": np.arange(5.0)})
+    projected = make_pipeline(TfidfVectorizer(), TruncatedSVD(2, random_state=0))
+    model = ColumnTransformer([("text", projected, "text"), ("x", "passthrough", ["x"])]).fit(frame)
+    given = np.array(texts, object)[:, None], frame[["x"]].to_numpy()
+    (found,) = run_converted(model, tmp_path, *given)
+    np.testing.assert_allclose(found, model.transform(frame), rtol=1e-14)

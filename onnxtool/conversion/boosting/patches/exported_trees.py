@@ -117,7 +117,7 @@ def _link(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) ->
     elif objective.startswith("regression") and "sqrt" in words:
         _append(proto, "Abs", "Mul")  # the sign times the square
     elif link := LINKS.get(objective.partition(" ")[0]):
-        (_append_softplus if link == "Softplus" else _append)(proto, link)
+        _append(proto, link)
 
 
 def _targets(_proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
@@ -227,29 +227,6 @@ def _append(proto: onnx.ModelProto, operator: str, joined: str = "") -> None:
         proto.graph.node.append(helper.make_node(joined, [before, f"{name}.size"], [name]))
     else:
         proto.graph.node.append(helper.make_node(operator, [before], [name]))
-
-
-def _append_softplus(proto: onnx.ModelProto, operator: str) -> None:
-    """max(x, 0) + log(1 + exp(-|x|)): ONNX Runtime 1.31 has Softplus of floats alone."""
-    from onnx import TensorProto, helper
-
-    name = proto.graph.output[0].name
-    _append(proto, operator)
-    del proto.graph.node[-1]
-    numbers = {"zero": 0.0, "one": 1.0}
-    for word, number in numbers.items():
-        proto.graph.initializer.append(helper.make_tensor(f"{name}.{word}", TensorProto.FLOAT, [1], [number]))
-    steps = (
-        ("Abs", ["before"], "size"),
-        ("Neg", ["size"], "below"),
-        ("Exp", ["below"], "power"),
-        ("Add", ["power", "one"], "sum"),
-        ("Log", ["sum"], "log"),
-        ("Max", ["before", "zero"], "above"),
-    )
-    for kind, inputs, output in steps:
-        proto.graph.node.append(helper.make_node(kind, [f"{name}.{i}" for i in inputs], [f"{name}.{output}"]))
-    proto.graph.node.append(helper.make_node("Add", [f"{name}.above", f"{name}.log"], [name]))
 
 
 ZERO_BASE = Patch("skl2onnx", "1.21", "skl2onnx 1.20 writes one zero to begin at for several classes", _drop_zero_base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from onnxscript.function_libs.torch_lib.ops.core import aten_div_mode, aten_inde
 from onnxscript.function_libs.torch_lib.ops.nn import aten_group_norm, aten_scaled_dot_product_attention
 
 from onnxtool.conversion.patches import LibraryPatch, applied
-from onnxtool.conversion.pytorch.patches import fourier
+from onnxtool.conversion.pytorch.patches import elimination, fourier
 from onnxtool.conversion.small_numbers import atan2, expm1, is_negative, log1p
 
 op = onnxscript.opset18
@@ -293,6 +293,23 @@ def _hypotenuse(a: Any, b: Any) -> Any:
     return op.Mul(large, op.Sqrt(op.Add(op.Mul(share, share), _like(1, share))))
 
 
+def _window(length: Any, *shape: Any, make: Callable[..., torch.Tensor], dtype: int = 1, **_: Any) -> Any:
+    """As torch has it. ONNX's HammingWindow has another shape (25/46 for 0.54), and there is none of Kaiser's."""
+    if not isinstance(length, int):
+        raise NotImplementedError("a window of a length that is not fixed")
+    return op.Constant(value=ir.tensor(make(length, *shape).numpy().astype(ir.DataType(dtype).numpy())))
+
+
+@contextmanager
+def _windows_translated() -> Iterator[None]:
+    with ExitStack() as stack:
+        for make in (torch.hamming_window, torch.kaiser_window):
+            packet = getattr(_ATEN, make.__name__)
+            for name in (n for n in packet.overloads() if "out" not in n):
+                stack.enter_context(_translated(getattr(packet, name), partial(_window, make=make)))
+        yield
+
+
 def _written(formula: Callable[..., Any]) -> Translation:
     """A translation that writes a formula of its inputs, in which floats have the type of the first."""
 
@@ -391,4 +408,9 @@ PATCHES = (
     _imprecise(_ATEN.expand.default, fourier.complex_expand, _REAL),
     _imprecise(_ATEN.select.int, fourier.complex_select, _REAL),
     _imprecise(_ATEN.group_norm.default, _group_norm, "torch 2.13 subtracts the square of a mean from that of squares"),
+    _missing(_ATEN.linalg_inv.default, elimination.inverse),
+    _missing(_ATEN.linalg_solve.default, elimination.solution),
+    _missing(_ATEN.linalg_solve_triangular.default, elimination.triangular_solution),
+    _missing(_ATEN.linalg_cholesky.default, elimination.cholesky),
+    LibraryPatch("torch", "2.14", "torch 2.13 writes ONNX's Hamming window for its own", _windows_translated),
 )

@@ -142,6 +142,11 @@ class NodeWriter:
         """The columns of all inputs as one matrix of doubles."""
         return self.columns([self.cast(given.full_name, DOUBLE) for given in self.inputs])
 
+    def on_all_rows(self, row: np.ndarray) -> str:
+        """[rows, columns]: [1, columns] of constants, as often as the inputs have rows."""
+        count = self.add("Slice", self.add("Shape", self.inputs[0].full_name), np.array([0]), np.array([1]))
+        return self.add("Expand", row, self.add("Concat", count, np.array([row.shape[1]]), axis=0))
+
     def give(self, value: str, output: Any = None) -> None:
         """Make a value one of the outputs (the first unless given), in the type that was declared for it."""
         output = self.outputs[0] if output is None else output

@@ -119,6 +119,19 @@ def classifier(kind: str, convert: Converter) -> Registration:
     return Registration(kind, register)
 
 
+def labels_and_scores(kind: str, convert: Converter, width: Callable[[Any], int]) -> Registration:
+    """For one that gives int64 labels without classes, and scores in so many columns: of clusters and outliers."""
+
+    def shapes(operator: Any) -> None:
+        from skl2onnx.common.data_types import Int64TensorType
+
+        rows = operator.inputs[0].type.shape[0]
+        operator.outputs[0].type = Int64TensorType([rows])
+        operator.outputs[1].type = number_type(operator.inputs[0].type)([rows, width(operator.raw_operator)])
+
+    return Registration(kind, lambda cls: _register(cls, f"Onnxtool{cls.__name__}", shapes, convert))
+
+
 def extension(
     kind: str,
     convert: Extension,

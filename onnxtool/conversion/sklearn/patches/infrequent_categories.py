@@ -1,9 +1,12 @@
-"""Encoders that take rare categories for one, encode missing ones, or have categories that are fractions."""
+"""Encoders that take rare categories for one, encode missing ones, have categories that are fractions, or give
+the mean of the target for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +25,7 @@ def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
     of_floats = all(type(given.type).__name__ in _FLOATS for given in write.inputs)
     if of_floats and all(np.asarray(c).dtype.kind in "fiu" for c in encoder.categories_):
         original = partial(_one_hot_of_floats, write)
-    if not encoder._infrequent_enabled:
+    if not encoder._infrequent_enabled and 0 not in encoder._n_features_outs:  # skl2onnx 1.20 keeps a lone category
         original()
         return
     plain = copy_with(
@@ -83,7 +86,7 @@ def _groups(encoder: Estimator) -> tuple[np.ndarray, np.ndarray]:
         dense = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float32)
         part = slice(stops[column], stops[column + 1])
         known[place : place + len(own), part] = dense[:, part]
-        rare = encoder.infrequent_categories_[column]
+        rare = encoder.infrequent_categories_[column] if encoder._infrequent_enabled else None
         if rare is not None and encoder.handle_unknown in ("infrequent_if_exist", "warn"):
             unknown[place : place + len(own), part] = dense[own.index(rare[0]), part]
         place += len(own)
@@ -95,31 +98,54 @@ def _convert_ordinal(write: NodeWriter, original: Callable[[], None]) -> None:
     if not encoder._infrequent_enabled and not encoder._missing_indices:
         original()
         return
-    columns, place = [], 0
-    for given in write.inputs:
-        for number in range(given.type.shape[1]):
-            chosen = write.add("Gather", given.full_name, np.array([number]), axis=1)
-            columns.append(_codes(write, encoder, place, chosen, type(given.type).__name__))
-            place += 1
+    unknown = 0.0 if encoder.unknown_value is None else float(encoder.unknown_value)
+    columns = []
+    for place, (value, kind) in enumerate(_single_columns(write)):
+        categories = list(encoder.categories_[place])
+        rows = np.array([[c[0] for c in encoder.categories_]] * len(categories), dtype=object)
+        rows[:, place] = categories
+        codes = [float(code) for code in encoder.transform(rows)[:, place]]
+        columns.append(_looked_up(write, value, kind, categories, codes, unknown))
     write.give(write.columns(columns))
 
 
-def _codes(write: NodeWriter, encoder: Estimator, column: int, value: str, kind: str) -> str:
+def _convert_target(write: NodeWriter, _original: Callable[[], None]) -> None:
+    """By the place of each category in a table of doubles, of which the last row is for others."""
+    encoder = write.step
+    mean = np.atleast_1d(np.asarray(encoder.target_mean_, np.float64))
+    columns = []
+    for place, (value, kind) in enumerate(_single_columns(write)):
+        categories = list(encoder.categories_[place])
+        own = np.array(encoder.encodings_[place * len(mean) : (place + 1) * len(mean)], np.float64).T
+        count = len(categories)
+        found = write.cast(_looked_up(write, value, kind, categories, np.arange(float(count)), float(count)), INT64)
+        table = np.concatenate([own.reshape(count, len(mean)), mean[None]])
+        columns.append(write.add("Gather", table, write.add("Reshape", found, np.array([-1])), axis=0))
+    write.give(write.columns(columns))
+
+
+def _single_columns(write: NodeWriter) -> Iterator[tuple[str, str]]:
+    """Each column [rows, 1] of the inputs, and the kind of its type."""
+    for given in write.inputs:
+        for number in range(given.type.shape[1]):
+            chosen = write.add("Gather", given.full_name, np.array([number]), axis=1)
+            yield chosen, type(given.type).__name__
+
+
+def _looked_up(
+    write: NodeWriter, value: str, kind: str, categories: list[Any], codes: Iterable[float], unknown: float
+) -> str:
     """[rows, 1]: the code of each category of one column, as floats."""
-    categories = list(encoder.categories_[column])
-    rows = np.array([[c[0] for c in encoder.categories_]] * len(categories), dtype=object)
-    rows[:, column] = categories
-    codes = [float(code) for code in encoder.transform(rows)[:, column]]
-    unknown = 0.0 if encoder.unknown_value is None else float(encoder.unknown_value)
-    pairs = [(c, code) for c, code in zip(categories, codes, strict=True) if isinstance(c, str) or c == c]
+    known_codes = list(codes)
+    pairs = [(c, code) for c, code in zip(categories, known_codes, strict=True) if isinstance(c, str) or c == c]
     found = {"values_floats": [code for _, code in pairs], "default_float": unknown}
     if kind == "StringTensorType":
         return write.looked_up(value, keys_strings=[str(c).encode() for c, _ in pairs], **found)
-    if kind.startswith("Int"):
+    if kind.startswith(("Int", "Bool")):
         return write.looked_up(write.cast(value, INT64), keys_int64s=[int(c) for c, _ in pairs], **found)
     single = write.cast(value, FLOAT)
     known = write.looked_up(single, keys_floats=[float(c) for c, _ in pairs], **found)
-    gap = [code for c, code in zip(categories, codes, strict=True) if not isinstance(c, str) and c != c]
+    gap = [code for c, code in zip(categories, known_codes, strict=True) if not isinstance(c, str) and c != c]
     missing = np.array([gap[0] if gap else unknown], np.float32)
     return write.add("Where", write.add("IsNaN", single), missing, known)
 
@@ -129,4 +155,5 @@ PATCH = converter_patch(
     "skl2onnx 1.20 refuses rare and missing categories or has them wrong, and drops the fractions of floats",
     extension("sklearn.preprocessing:OneHotEncoder", _convert_one_hot, lambda step: int(sum(step._n_features_outs))),
     extension("sklearn.preprocessing:OrdinalEncoder", _convert_ordinal),
+    extension("sklearn.preprocessing:TargetEncoder", _convert_target, lambda step: len(step.encodings_)),
 )

@@ -1,7 +1,8 @@
-"""Features that stand for a kernel (Nystroem, RBFSampler), ridge regression by kernels, and centres of classes
-and clusters.
+"""Features that stand for a kernel (Nystroem, RBFSampler), ridge regression by kernels, centres of classes and
+clusters, rows outside an ellipse, and constant predictions.
 
-Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.kernel_ridge`, `sklearn.neighbors.NearestCentroid`.
+Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.kernel_ridge`, `sklearn.neighbors.NearestCentroid`,
+`sklearn.cluster.Birch`, `sklearn.covariance.EllipticEnvelope`, `sklearn.dummy`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from scipy.sparse import issparse
 
 from onnxtool.conversion.sklearn.converters.distances import distances
 from onnxtool.conversion.sklearn.converters.kernels import kernel_of
-from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, transformer
+from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, labels_and_scores, transformer
+from onnxtool.errors import UnsupportedError
 
 
 def _convert_sampler(write: NodeWriter) -> None:
@@ -63,6 +65,42 @@ def _convert_centroid(write: NodeWriter) -> None:
     write.give(write.add("Softmax", scores, axis=1), write.outputs[1])
 
 
+def _convert_constant(write: NodeWriter) -> None:
+    write.give(write.on_all_rows(np.asarray(write.step.constant_, np.float64).reshape(1, -1)))
+
+
+def _convert_constant_class(write: NodeWriter) -> None:
+    model = write.step
+    if isinstance(model.classes_, list):
+        raise UnsupportedError("DummyClassifier: several targets have no ONNX form here.")
+    if model.strategy not in ("prior", "most_frequent", "constant"):
+        raise UnsupportedError(f"DummyClassifier(strategy={model.strategy!r}): it predicts at random.")
+    place = int(np.argmax(model.class_prior_))
+    if model.strategy == "constant":
+        place = list(model.classes_).index(np.ravel(model.constant)[0])
+    chances = model.class_prior_ if model.strategy == "prior" else np.eye(len(model.classes_))[place]
+    shown = write.on_all_rows(np.asarray(chances, np.float64).reshape(1, -1))
+    write.give_labels(write.add("ArgMax", shown, axis=1, keepdims=0), model.classes_)
+    write.give(shown, write.outputs[1])
+
+
+def _convert_ellipse(write: NodeWriter) -> None:
+    model = write.step
+    apart = write.add("Sub", write.joined(), np.asarray(model.location_, np.float64).reshape(1, -1))
+    parts = write.add("Mul", write.add("MatMul", apart, np.float64(model.get_precision())), apart)
+    score = write.add("Sub", -float(model.offset_), write.add("ReduceSum", parts, np.array([1]), keepdims=1))
+    inside = write.cast(write.add("GreaterOrEqual", score, 0.0), INT64)
+    write.give_labels(write.add("Reshape", inside, np.array([-1])), [-1, 1])
+    write.give(score, write.outputs[1])
+
+
+def _convert_subclusters(write: NodeWriter) -> None:
+    model = write.step
+    apart = distances(write, write.joined(), np.asarray(model.subcluster_centers_, np.float64), "euclidean")
+    write.give_labels(write.add("ArgMin", apart, axis=1, keepdims=0), model.subcluster_labels_)
+    write.give(apart, write.outputs[1])
+
+
 PATCH = converter_patch(
     "",
     "skl2onnx 1.20 has no converters for them",
@@ -77,4 +115,8 @@ PATCH = converter_patch(
         lambda step: len(step.centres_),
     ),
     classifier("sklearn.neighbors:NearestCentroid", _convert_centroid),
+    transformer("sklearn.dummy:DummyRegressor", _convert_constant, lambda model: np.size(model.constant_)),
+    classifier("sklearn.dummy:DummyClassifier", _convert_constant_class),
+    labels_and_scores("sklearn.covariance:EllipticEnvelope", _convert_ellipse, lambda _: 1),
+    labels_and_scores("sklearn.cluster:Birch", _convert_subclusters, lambda model: len(model.subcluster_labels_)),
 )

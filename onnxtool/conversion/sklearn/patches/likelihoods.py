@@ -1,8 +1,8 @@
-"""Classes by their likelihoods: mixtures of Gaussians and naive Bayes, in doubles.
+"""Mixtures of Gaussians, in doubles.
 
 Logarithms of likelihoods are large sums of which the differences count.
 
-Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`) and `sklearn.naive_bayes`.
+Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
 
@@ -54,39 +54,9 @@ def _give(write: NodeWriter, logs: str, classes: np.ndarray) -> None:
     write.give(write.add("Exp", write.add("Sub", logs, total)), write.outputs[1])
 
 
-def _convert_gaussian(write: NodeWriter, _original: Callable[[], None]) -> None:
-    model = write.step
-    apart = _differences(write, write.joined(), model.theta_)
-    squares = write.add("Div", write.add("Mul", apart, apart), np.asarray(model.var_, np.float64)[None])
-    constants = np.log(model.class_prior_) - 0.5 * np.log(2 * np.pi * model.var_).sum(axis=1)
-    _give(write, _halved(write, squares, constants), model.classes_)
-
-
-def _convert_counts(write: NodeWriter, _original: Callable[[], None]) -> None:
-    """Sums of counts by logarithms of chances: all but Gaussian and categorical ones."""
-    model, x = write.step, write.joined()
-    weights = np.asarray(model.feature_log_prob_, np.float64)
-    kind = type(model).__name__
-    constants = np.asarray(model.class_log_prior_, np.float64)
-    if kind == "ComplementNB" and len(model.classes_) > 1:
-        constants = np.zeros_like(constants)
-    elif kind == "BernoulliNB":
-        if model.binarize is not None:
-            x = write.cast(write.add("Greater", x, float(model.binarize)), DOUBLE)
-        absent = np.log(1 - np.exp(weights))
-        weights, constants = weights - absent, constants + absent.sum(axis=1)
-    logs = write.add("Add", write.add("MatMul", x, np.ascontiguousarray(weights.T)), constants[None])
-    _give(write, logs, model.classes_)
-
-
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 computes in float32, or rounds constants to it",
+    "skl2onnx 1.20 subtracts large numbers of mixtures",
     extension("sklearn.mixture:GaussianMixture", _convert_mixture),
     extension("sklearn.mixture:BayesianGaussianMixture", _convert_mixture),
-    extension("sklearn.naive_bayes:GaussianNB", _convert_gaussian),
-    *(
-        extension(f"sklearn.naive_bayes:{kind}", _convert_counts)
-        for kind in ("BernoulliNB", "MultinomialNB", "ComplementNB")
-    ),
 )

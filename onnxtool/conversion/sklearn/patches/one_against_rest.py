@@ -41,9 +41,7 @@ def _columns(write: NodeWriter, *methods: str) -> str:
     columns = []
     for member in write.step.estimators_:
         if type(member).__name__ == "_ConstantPredictor":  # of a class that all rows had, or none
-            rows = write.add("Slice", write.add("Shape", write.inputs[0].full_name), np.array([0]), np.array([1]))
-            shape = write.add("Concat", rows, np.array([1]), axis=0)
-            columns.append(write.add("Expand", np.full((1, 1), float(member.y_[0])), shape))
+            columns.append(write.on_all_rows(np.full((1, 1), float(member.y_[0]))))
         else:
             columns.append(write.add("Gather", score_columns(write, member, methods), np.array([-1]), axis=1))
     return write.columns(columns)

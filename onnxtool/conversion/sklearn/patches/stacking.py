@@ -1,6 +1,7 @@
-"""Stacked estimators: what members predict, side by side, is what the last one sees.
+"""Stacked estimators: what members predict, side by side, is what the last one sees; and gradient boosting that begins
+with an estimator.
 
-Source: scikit-learn, `sklearn.ensemble._stacking._BaseStacking`.
+Source: scikit-learn, `sklearn.ensemble._stacking._BaseStacking` and `sklearn.ensemble._gb`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.members import classified, predicted
+from onnxtool.conversion.frameworks import copy_with
+from onnxtool.conversion.sklearn.converters.members import classified, logistic_of, predicted
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 
@@ -51,9 +53,62 @@ def _seen(write: NodeWriter) -> Any:
     return seen
 
 
+def _convert_boosting(write: NodeWriter, original: Callable[[], None]) -> None:
+    """What the first estimator predicts of rows in float32, with the sum of the trees for each class."""
+    model = write.step
+    if model.init is None or isinstance(model.init, str):
+        original()
+        return
+    rows = write.variable("rounded", number_type(write.inputs[0].type)([None, model.n_features_in_]))
+    # By Veltkamp's split: a graph of doubles has no casts to float32.
+    wide = write.add("Mul", write.joined(), 2.0**29 + 1)
+    write.give(write.add("Sub", wide, write.add("Sub", wide, write.joined())), rows)
+    rows.init_status(is_fed=True)
+    columns = [predicted(write, _trees(model, place), write.inputs) for place in range(model.estimators_.shape[1])]
+    if not hasattr(model, "classes_"):
+        write.give(write.add("Add", predicted(write, model.init_, [rows]), columns[0]))
+        return
+    chances = classified(write, model.init_, [rows])[1]
+    least = float(np.finfo(np.float64).eps)
+    clipped = write.add("Min", write.add("Max", chances, least), 1 - least)
+    scale = 2.0 if model.loss == "exponential" else 1.0
+    if len(columns) > 1:
+        logarithms = write.add("Log", clipped)
+        begin = write.add("Sub", logarithms, write.add("ReduceMean", logarithms, axes=[1], keepdims=1))
+    else:
+        second = write.add("Gather", clipped, np.array([1]), axis=1)
+        odds = write.add("Sub", write.add("Log", second), write.add("Log", write.add("Sub", 1.0, second)))
+        begin = write.add("Div", odds, scale)
+    sums = write.add("Add", begin, write.columns(columns))
+    if len(columns) > 1:
+        write.give_labels(write.add("ArgMax", sums, axis=1, keepdims=0), model.classes_)
+        chances = sums if write.asks_scores else write.add("Softmax", sums, axis=1)
+    else:
+        above = write.cast(write.add("GreaterOrEqual", sums, 0.0), INT64)
+        write.give_labels(write.add("Reshape", above, np.array([-1])), model.classes_)
+        likely = sums if write.asks_scores else logistic_of(write, write.add("Mul", sums, scale))
+        other = write.add("Neg", sums) if write.asks_scores else write.add("Sub", 1.0, likely)
+        chances = write.columns([other, likely])
+    write.give(chances, write.outputs[1])
+
+
+def _trees(model: Any, place: int) -> Any:
+    """The trees for one class, as a regressor whose sum begins with zero."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    own = model.estimators_[:, place : place + 1]
+    trees = GradientBoostingRegressor(init="zero", learning_rate=model.learning_rate)
+    return copy_with(
+        trees, estimators_=own, n_estimators_=len(own), _loss=model._loss, n_features_in_=model.n_features_in_
+    )
+
+
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 gives members the first column alone, and the last one both scores of two classes",
+    "skl2onnx 1.20 gives members the first column alone, and the last one both scores of two classes; boosting begins "
+    "with numbers alone",
     extension("sklearn.ensemble:StackingRegressor", _convert_regressor),
     extension("sklearn.ensemble:StackingClassifier", _convert_classifier),
+    extension("sklearn.ensemble:GradientBoostingRegressor", _convert_boosting),
+    extension("sklearn.ensemble:GradientBoostingClassifier", _convert_boosting),
 )
