@@ -591,6 +591,11 @@ class Interpreter:
             raise NotCoveredError(f"how {kind} moves values depends on the inputs' values")
         source = inputs[data[0]]
         plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
+        sizes = attributes.get("split") if len(plain) < 2 or plain[1] is None else plain[1].data
+        if kind == "Split" and sizes is not None:
+            axis = attributes.get("axis", 0)
+            if sum(int(n) for n in sizes) != source.data.shape[axis]:
+                raise NotCoveredError("Split into other sizes than there are")
         if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
             plain = _cut(plain)
         found = _several(self.by_reference(kind, plain, attributes, count))

@@ -178,6 +178,14 @@ def test_folded_weights_are_their_expressions() -> None:
     assert len(found.constants) == 2 and 0 < found.ulps <= 0.5001
 
 
+def test_parts_that_are_more_than_there_is_are_not_certified() -> None:
+    """ONNX's own implementation cuts the last part; the runtime refuses the file."""
+    nodes = "a, b = Split<axis = 1>(x, sizes) y = Concat<axis = 1>(b, a)"
+    a, b = (model(nodes, {"sizes": np.int64([1, n])}) for n in (3, 4))
+    assert certify(a, a).verdict == "certified"
+    assert certify(a, b).verdict == "not tested"
+
+
 def test_a_quotient_by_a_constant_is_a_product_with_its_inverse() -> None:
     third = np.float32(1) / np.float32(3)
     apart = model("y = Div(x, c)", {"c": np.float32(3).reshape(())})
