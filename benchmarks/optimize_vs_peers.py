@@ -1,6 +1,7 @@
 """The optimizer beside its peers: nodes, size, latency, time, and whether the file is still right.
 
     python benchmarks/optimize_vs_peers.py [--models FOLDER] [--zoo FOLDER] [--venv FOLDER] [--only NAME ...]
+        [--certify]
 
 Peers (onnxsim, onnxslim, onnxscript, onnxoptimizer, ONNX Runtime's own offline optimization at basic and extended, its
 transformer fuser, and onnxscript's fusions for it) run in a virtual environment of their own, which is made on demand
@@ -8,7 +9,8 @@ from PyPI. Latencies are ratios to the unoptimized file, at lengths 16, 128 and 
 of the one thread, in alternation, the runtime's own optimizations on, the mean of three blocks with fresh sessions
 (where its memory happens to lie gives a session a latency of its own, several percent up or down). Nodes are counted
 with subgraphs. A result is right when it gives the source's outputs on the runtime without its optimizations, at
-several sizes.
+several sizes. With --certify, each cell has what `onnxtool compare` says of the file too: certified, tested or
+different.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import models as bench_models
 
+from onnxtool.equality.compare import compare
 from onnxtool.equality.proof import judge_outputs
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -81,6 +84,7 @@ class Entry:
     seconds: float | None = None
     latency: dict[str, float] | None = None
     fault: str | None = None
+    verdict: str = ""
 
 
 def peer_python(venv: Path) -> Path:
@@ -114,7 +118,9 @@ def run_tool(tool: str, source: Path, target: Path, python: Path) -> tuple[float
     return seconds, None
 
 
-def examine(name: str, source: Path, tools: Sequence[str], python: Path, folder: Path) -> list[Entry]:
+def examine(
+    name: str, source: Path, tools: Sequence[str], python: Path, folder: Path, *, certify: bool = False
+) -> list[Entry]:
     """All tools on one model."""
     model = io.load(source)
     specs, domains = input_specs(model), input_domains(model)
@@ -137,6 +143,7 @@ def examine(name: str, source: Path, tools: Sequence[str], python: Path, folder:
             entry.fault = None if report.ok else first_fault(report)[:120]
             entry.nodes = read_header(io.read_proto(target)).nodes
             entry.bytes = io.total_bytes(target)
+            entry.verdict = compare(source, target, effort="quick").verdict if certify else ""
             files.append((entry, target))
         except Exception as error:  # a peer's file may be broken in any way
             entry.fault = str(error).splitlines()[0][:120]
@@ -205,7 +212,8 @@ def _cell(entry: Entry | None, best: int | None) -> str:
     nodes = f"**{entry.nodes}**" if entry.nodes == best and entry.fault is None else str(entry.nodes)
     ratios = "" if entry.tool == "source" else " / " + ", ".join(f"{v:.2f}" for v in (entry.latency or {}).values())
     seconds = "" if entry.seconds is None else f" / {entry.seconds:.1f} s"
-    return nodes + ratios + seconds + (" WRONG" if entry.fault else "")
+    verdict = f" / {entry.verdict}" if entry.verdict else ""
+    return nodes + ratios + seconds + verdict + (" WRONG" if entry.fault else "")
 
 
 def main() -> None:
@@ -217,6 +225,7 @@ def main() -> None:
     parser.add_argument("--venv", type=Path, default=scratch / "peers")
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--tools", nargs="*", default=[*PEERS, *OURS])
+    parser.add_argument("--certify", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
@@ -228,7 +237,7 @@ def main() -> None:
         for name, path in paths.items():
             if arguments.only and not any(o in name for o in arguments.only):
                 continue
-            entries += examine(name, path, arguments.tools, python, Path(folder))
+            entries += examine(name, path, arguments.tools, python, Path(folder), certify=arguments.certify)
             print(table([e for e in entries if e.model == name]).splitlines()[-1], flush=True)
             for file in Path(folder).iterdir():
                 file.unlink()
