@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,16 +68,12 @@ def with_fixed_draws(a: ir.Model, b: ir.Model) -> FixedDraws | None:
     drawn = [[n for n in copy.graph.all_nodes() if is_random(n)] for copy in copies]
     if any(is_random(n) for copy in copies for n in _in_loops(copy.graph)):
         return None
-    partners = _partners(*drawn)
-    alone = len(drawn[0])  # the next number for draws of B without a partner
-    numbers = [{id(n): i for i, n in enumerate(drawn[0])}, {}]
-    for node in drawn[1]:
-        numbers[1][id(node)] = numbers[0][id(partners[id(node)])] if id(node) in partners else (alone := alone + 1)
-    shared = set(numbers[0].values()) & set(numbers[1].values())
+    partners, alone = _partners(*drawn), count(len(drawn[0]))
+    numbers = [range(len(drawn[0])), [next(alone) if place is None else place for place in partners]]
     operators = tuple(sorted({n.op_type for nodes in drawn for n in nodes}))
-    for copy, nodes, number in zip(copies, drawn, numbers, strict=True):
-        for node in nodes:
-            if not _Formula(copy, node, number[id(node)]).replace(has_partner=number[id(node)] in shared):
+    for copy, nodes, own in zip(copies, drawn, numbers, strict=True):
+        for node, number in zip(nodes, own, strict=True):
+            if not _Formula(copy, node, number).replace(has_partner=number in partners):
                 return None
     return FixedDraws(copies[0], copies[1], operators)
 
@@ -99,20 +96,23 @@ def _in_loops(graph: ir.Graph, inside: bool = False) -> Iterator[ir.Node]:
                 yield from _in_loops(item.as_graph(), inside or node.op_type != "If")
 
 
-def _partners(a: Sequence[ir.Node], b: Sequence[ir.Node]) -> dict[int, ir.Node]:
-    """The node of A that each node of B (by its id) stands for: of the same distribution if there is one, else of the
-    same kind, so that another mean or scale shows in what the same draws become.
+def _partners(a: Sequence[ir.Node], b: Sequence[ir.Node]) -> list[int | None]:
+    """For each node of B the place of the one of A that it stands for: of the same distribution if there is one, else
+    of the same kind, so that another mean or scale shows in what the same draws become.
     """
-    left, found = list(a), dict[int, ir.Node]()
-    for key in (_Draw.of, lambda node: _Draw.of(node).kind):
-        for same_name in (True, False):
-            for node in b:
-                alike = [n for n in left if id(node) not in found and key(n) == key(node)]
-                if same_name:
-                    alike = [n for n in alike if n.outputs[0].name == node.outputs[0].name]
-                if alike:
-                    found[id(node)] = alike[0]
-                    left = [n for n in left if n is not alike[0]]
+    found: list[int | None] = [None] * len(b)
+    draws = [[_Draw.of(node) for node in nodes] for nodes in (a, b)]
+    names = [[node.outputs[0].name for node in nodes] for nodes in (a, b)]
+    for whole, same_name in ((True, True), (True, False), (False, True), (False, False)):
+        for place, (draw, name) in enumerate(zip(draws[1], names[1], strict=True)):
+            alike = (
+                i
+                for i, (other, its) in enumerate(zip(draws[0], names[0], strict=True))
+                if i not in found and (other == draw if whole else other.kind == draw.kind)
+                if its == name or not same_name
+            )
+            if found[place] is None:
+                found[place] = next(alike, None)
     return found
 
 

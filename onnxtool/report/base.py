@@ -119,10 +119,9 @@ def json_fields(owner: Any) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(owner) if f.metadata.get("json", True))
 
 
-def computed_fields(owner: Any) -> tuple[str, ...]:
-    """The properties that the JSON form has beside the fields: those a class names in `computed`."""
-    names: tuple[str, ...] = getattr(owner, "computed", ())
-    return names
+def json_names(owner: Any) -> list[str]:
+    """What the JSON form has: the fields, and the properties that a class names in `computed`."""
+    return [*(f.name for f in json_fields(owner)), *getattr(owner, "computed", ())]
 
 
 def to_plain(value: Any) -> Any:
@@ -131,8 +130,7 @@ def to_plain(value: Any) -> Any:
     NaN and infinities, which JSON has no number for, become the strings "NaN", "Infinity" and "-Infinity".
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [*(f.name for f in json_fields(value)), *computed_fields(value)]
-        return {name: to_plain(getattr(value, name)) for name in names}
+        return {name: to_plain(getattr(value, name)) for name in json_names(value)}
     if isinstance(value, Enum):
         return to_plain(value.value)
     if isinstance(value, Mapping):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from onnxtool import report as reports
-from onnxtool.report.base import Report, computed_fields, json_fields
+from onnxtool.report.base import Report, json_fields, json_names
 
 _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
@@ -124,9 +124,8 @@ def json_schema(report: type[Report]) -> dict[str, Any]:
 
 
 def _object(owner: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(owner)
-    hints |= {name: typing.get_type_hints(vars(owner)[name].fget)["return"] for name in computed_fields(owner)}
-    names = [*(f.name for f in json_fields(owner)), *computed_fields(owner)]
+    hints, names = typing.get_type_hints(owner), json_names(owner)
+    hints |= {name: typing.get_type_hints(vars(owner)[name].fget)["return"] for name in names if name not in hints}
     return {
         "type": "object",
         "description": _first_line(owner),

@@ -135,12 +135,11 @@ def _is_whole(array: Array, tag: Tag) -> bool:
     """Whether known numbers are integers of the type that a tag says a tensor holds."""
     if tag[:1] != ("whole",) or array.dtype.kind not in "fiu":
         return False
-    whole = np.isfinite(array) & (array == np.round(array))
-    limits = np.iinfo(tag[1]) if np.dtype(tag[1]).kind in "iu" else None
-    return limits is not None and bool((whole & (array >= limits.min) & (array <= limits.max)).all())
+    limits = np.iinfo(tag[1])
+    return bool(((array == np.round(array)) & (array >= limits.min) & (array <= limits.max)).all())
 
 
-def moved_tags(tag: Tag, shape: tuple[int, ...], move: Callable[[Array], Sequence[Array]], count: int) -> list[Tag]:
+def _moved_tags(tag: Tag, shape: tuple[int, ...], move: Callable[[Array], Sequence[Array]], count: int) -> list[Tag]:
     """What stays true of elements in other places.
 
     Args:
@@ -591,30 +590,26 @@ class Interpreter:
             raise NotCoveredError(f"how {kind} moves values depends on the inputs' values")
         source = inputs[data[0]]
         plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
-        sizes = attributes.get("split") if len(plain) < 2 or plain[1] is None else plain[1].data
-        if kind == "Split" and sizes is not None:
-            axis = attributes.get("axis", 0)
-            if sum(int(n) for n in sizes) != source.data.shape[axis]:
+        if kind == "Split":
+            sizes = attributes.get("split") if len(plain) < 2 or plain[1] is None else plain[1].data
+            if sizes is not None and sum(map(int, sizes)) != source.data.shape[attributes.get("axis", 0)]:
                 raise NotCoveredError("Split into other sizes than there are")
         if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
             plain = _cut(plain)
         found = _several(self.by_reference(kind, plain, attributes, count))
 
         def move(array: Array) -> list[Array]:
-            given = [*plain[: data[0]], exact(array), *plain[data[0] + 1 :]]
+            given = [*inputs[: data[0]], exact(array), *inputs[data[0] + 1 :]]
             return [v.data for v in _several(self.by_reference(kind, given, attributes, count))]
 
         tag = _shared_tag([inputs[i] for i in data])
         if tag[:1] in _MOVED and (len(_MOVES[kind]) > 1 or kind in _FILL):
             tag = ()
-        tags = moved_tags(tag, source.data.shape, move, len(found))
+        tags = _moved_tags(tag, source.data.shape, move, len(found))
         results = tuple(self.symbol(v.data, source.dtype, t) for v, t in zip(found, tags, strict=True))
-        if len(data) == 1 and inputs[data[0]].number is not None:
-            numbers = self.by_reference(
-                kind, [*inputs[: data[0]], exact(inputs[data[0]].number), *inputs[data[0] + 1 :]], attributes, count
-            )
-            for value, number in zip(results, numbers if isinstance(numbers, tuple) else (numbers,), strict=True):
-                value.number = number.data
+        if len(data) == 1 and source.number is not None:
+            for value, number in zip(results, move(source.number), strict=True):
+                value.number = number
         return results if len(results) > 1 else results[0]
 
     def opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:

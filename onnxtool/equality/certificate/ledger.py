@@ -382,14 +382,18 @@ def _wide(array: Array) -> Array:
     return array.astype(np.float64) if is_float(array.dtype) else array
 
 
+def content_of(array: Array) -> tuple[str, bytes]:
+    """What two constants have in common that are the same but for their shape."""
+    return array.dtype.name, array.tobytes()
+
+
 def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     """For each float constant of B that is none of A: what of A it is rounded from, where that is found."""
-    own = {(x.dtype.name, x.tobytes()) for x in a.literal.values()}
+    own = {content_of(x) for x in a.literal.values()}
     # What A has to compute another from, and B to compute with, is rather that other: a weight fresh from weight_norm
     # is its direction, bit by bit.
     parts = {n for node in a.nodes for n in node.input} - _read(a.model, a.known)
-    hidden = {(a.literal[n].dtype.name, a.literal[n].tobytes()) for n in parts & a.literal.keys()}
-    hidden -= {(x.dtype.name, x.tobytes()) for n, x in a.literal.items() if n not in parts}
+    hidden = own - {content_of(x) for n, x in a.literal.items() if n not in parts}
     read = _read(b, constants_of(b)) if hidden else set()
     by_size: dict[int, list[str]] = {}
     for name, known in a.known.items():
@@ -398,9 +402,9 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX)]
     found, open_ones = [], {}
     for name, constant in constants_of(b).items():
-        content = (constant.dtype.name, constant.tobytes())
         if not is_float(constant.dtype) or not constant.size:
             continue
+        content = content_of(constant)
         if content in own and not (content in hidden and name in read):
             continue
         candidates = by_size.get(constant.size, [])
@@ -409,8 +413,8 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
         factors = () if constant.dtype == np.float64 else single
         if best is None and content not in own:
             best = _nearest(name, constant, a.known, candidates, factors)
-        if best is None and content not in own and (joined := _side_by_side(constant, a, factors)):
-            best = _nearest(name, constant, a.known, [joined], ())
+            if best is None and (joined := _side_by_side(constant, a, factors)):
+                best = _nearest(name, constant, a.known, [joined], ())
         if best is not None:
             found.append(best)
         else:
@@ -542,4 +546,4 @@ def constants_in_field(
     return found
 
 
-__all__ = ["Constants", "constants_in_field", "find_expressions"]
+__all__ = ["Constants", "constants_in_field", "content_of", "find_expressions"]

@@ -19,7 +19,7 @@ from onnx import helper
 
 from onnxtool.equality.certificate.field import Array, Field
 from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value, is_float, moves
-from onnxtool.equality.certificate.ledger import constants_of
+from onnxtool.equality.certificate.ledger import constants_of, content_of
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes
 from onnxtool.model.cut_model import captured_names
@@ -186,9 +186,9 @@ def unread_sizes(
         The sizes, at which the models have to be compared, and a constant of B of which some elements are read at none.
     """
     held = [constants_of(m) for m in (a, b)]
-    contents = [{_content(x) for x in side.values()} for side in held]
+    contents = [{content_of(x) for x in side.values()} for side in held]
     own = [
-        {n for n in _moved(m) if n in side and side[n].size > 1 and _content(side[n]) not in others}
+        {n for n in _moved(m) if n in side and side[n].size > 1 and content_of(side[n]) not in others}
         for m, side, others in zip((a, b), held, reversed(contents), strict=True)
     ]
     if not any(own):
@@ -232,10 +232,6 @@ def _growing(usual: Sizes, rows: set[int]) -> Iterator[Sizes]:
         doubled = {max(rows) * 2**k for k in range(1, 7)}
         for size in sorted(n for n in near | doubled if usual[name] < n <= _LARGEST):
             yield {**usual, name: size}
-
-
-def _content(array: Array) -> tuple[str, bytes]:
-    return array.dtype.name, array.tobytes()
 
 
 __all__ = ["ReadElements", "unread_sizes"]

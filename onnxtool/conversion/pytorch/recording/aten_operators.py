@@ -723,8 +723,8 @@ def _resized(usual: str, **attributes: Any) -> Writer:
     return write
 
 
-for _linear in ("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d"):
-    OPERATORS[_linear] = _resized("pytorch_half_pixel", mode="linear")
+_LINEAR = ("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d")
+OPERATORS |= dict.fromkeys(_LINEAR, _resized("pytorch_half_pixel", mode="linear"))
 OPERATORS["upsample_bicubic2d"] = _resized("half_pixel", mode="cubic", cubic_coeff_a=-0.75)
 
 
