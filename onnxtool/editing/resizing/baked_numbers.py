@@ -28,11 +28,11 @@ from onnxtool.report.proof import Assumption
 _LEARNED = 3  # so many different floats in one tensor were learned, or written
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
 _MOST = 1 << 22  # elements of a tensor that is looked at
+_WRITTEN = 4  # digits of a number that somebody wrote
 _TELLING = 4  # an inner dim of fewer elements fits too many numbers by chance
 _POSITIONS = 3  # further places are never taken for a difference of neighbours
 _NARROW = 4  # windows and strides of up to so many elements are usual
 _BASE_DILATION = 6  # the first of a ladder of dilations: 2, 4, 8 or 6, 12, 18
-_SCALARS = ("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Clip", "PRelu")  # a number here may be made of anything
 _WHOLE_WINDOWS = 8  # a pool that leaves so few elements may be an adaptive one
 _ALIGNED = 8  # padding is often up to a multiple of this
 _TO_THE_END = 1 << 30
@@ -61,6 +61,25 @@ class Lengths:
                 continue
             for told, value in _made_of(size, whole=whole, root=size in self.roots):
                 if abs(abs(number) - value) <= close * value:
+                    return told
+        return ""
+
+    def shorter(self, number: float, close: float) -> str:
+        """What a decimal takes fewer digits as: 1.4 is 1 + 40 * 0.01; "" where nobody would write it otherwise.
+
+        The shorter of two descriptions is the likelier one (minimum description length).
+        """
+        digits = digits_of(number, close)
+        if digits > _WRITTEN:
+            return "a function of its length"
+        for size in self.roots:
+            for told, value in (
+                (f"{size} * {number / size:.4g}", number / size),
+                (f"{number * size:.4g} / {size}", number * size),
+                (f"1 + {size} * {(number - 1) / size:.4g}", (number - 1) / size),
+                (f"1 + {(number - 1) * size:.4g} / {size}", (number - 1) * size),
+            ):
+                if size > 1 and value and digits_of(value, close) < digits:
                     return told
         return ""
 
@@ -276,7 +295,8 @@ class BakedNumbers:
         )
         if axis in axes and isinstance(count, int) and (count != 1 or axes[axis] < _TELLING):
             told = Lengths({axes[axis]: ""}).fits(count, whole=True) or self._lengths.fits(count, whole=True)
-            if told or count % 10:  # the 100 largest of all boxes are as many at every size
+            part = digits_of(axes[axis] / count, 1e-6) == 1  # the 100 largest of 8,400 boxes are as many at every size
+            if told or part or count % 10:
                 self._assume(node, f"the {count} largest are not {told or 'a part of all'}, made of the old size")
 
     def _pad(self, node: ir.Node, axes: dict[int, int]) -> None:
@@ -418,7 +438,7 @@ class BakedNumbers:
             array = _small_constant(value) if name not in _AXES else None
             if array is None or array.dtype.kind not in "iuf":
                 continue
-            alone = array.size == 1 and node.op_type in _SCALARS and self._meets(node, value)
+            alone = array.size == 1 and self._meets(node, value)
             numbers = np.unique(array)
             if array.dtype.kind == "f" and len(numbers) > _LEARNED:
                 continue
@@ -435,7 +455,8 @@ class BakedNumbers:
         """Whether a number meets data of the dim, and is not the bias of the one channel that there is."""
         others = [v for v in node.inputs if v is not constant and v in self._reached]
         shape = sizes_of(constant) or ()
-        learned = bool(shape) and any((sizes_of(v) or (0,))[-len(shape)] == 1 for v in others)
+        bias = bool(shape) and node.op_type != "Concat"
+        learned = bias and any((sizes_of(v) or (0,))[-len(shape)] == 1 for v in others)
         scales = any((p := v.producer()) is not None and p.op_type == "DynamicQuantizeLinear" for v in others)
         return bool(others) and not learned and not scales
 
@@ -466,9 +487,7 @@ class BakedNumbers:
             return
         told = self._lengths.fits(float(number), whole=whole, close=close)
         if not told and not whole and alone:
-            few = digits_of(float(number), close)
-            if few > 4 or (few > 2 and self._lengths.shares(float(number))):
-                told = "a function of its length"
+            told = self._lengths.shorter(float(number), close)
         if told:
             self._assume(node, f"{number:.6g} ({name}) is not {told}, made of the old size")
 

@@ -92,6 +92,17 @@ BAKED = {
         lambda n: f"s = ReduceSum<keepdims=0>(x, axis) y = Gemm<alpha={1 / n:.9f}>(s, w)", "Gemm",
         axis=AXIS, w=np.eye(3, dtype=np.float32),
     ),
+    "a temperature that grows with L": net(
+        "s = Div(x, c) y = Softmax<axis=1>(s)", "Div", c=scalar(lambda n: 1 + n / 100)
+    ),
+    "a tenth, spread over all": net("p = Softmax<axis=1>(x) y = Add(p, c)", "Add", c=scalar(lambda n: 0.1 / n)),
+    "the length as a feature": net(
+        "m = ReduceMean(x, axis) y = Concat<axis=2>(m, c)", "Concat", axis=AXIS,
+        c=lambda n: np.full((1, 1, 1), n / 512, np.float32),
+    ),
+    "a tenth of all, the largest": net(
+        "v, j = TopK<axis=1>(x, k) y = ReduceMean(v, axis)", "TopK", axis=AXIS, k=lambda n: i64(n // 10)
+    ),
     "the last element": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.int64(n - 1)),
     "the middle element": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.int64(n // 2)),
     "elements in reverse": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.arange(n)[::-1].copy()),
