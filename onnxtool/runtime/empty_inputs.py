@@ -32,6 +32,14 @@ def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Mod
         return False
 
 
+def has_loops(model: str | os.PathLike[str]) -> bool:
+    """Whether values may decide how long a run takes."""
+    try:
+        return any(node.op_type == "Loop" for node in _nodes(model))
+    except (OSError, OnnxToolError):
+        return True
+
+
 def is_harmless(model: onnx.ModelProto) -> bool:
     """Whether no operator may end the process, go on for ever or make something of a size that an input names."""
     nodes = [*_nodes(model)]

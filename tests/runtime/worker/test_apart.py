@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -153,7 +154,10 @@ def test_large_sizes_that_nobody_gave_run_in_a_child(tmp_path: Path) -> None:
     assert not risks.meets({"x": np.zeros((2, 1023), np.float32), "w": w})
 
 
-def test_check_ends_a_loop_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", [onnxtool.check, onnxtool.run])
+def test_a_loop_that_does_not_end_is_ended(
+    command: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (
         HEAD
         + """g (float[2] x) => (float[2] y) {
@@ -166,7 +170,7 @@ def test_check_ends_a_loop_that_does_not_end(tmp_path: Path, monkeypatch: pytest
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     monkeypatch.setattr(limits.DEFAULT, "max_seconds", 2.0)
     with pytest.raises(ResourceError, match="longer than 2"):
-        onnxtool.check(tmp_path / "m.onnx")
+        command(tmp_path / "m.onnx")
 
 
 def test_an_input_that_a_function_takes_for_a_size_is_one() -> None:
