@@ -49,6 +49,8 @@ def serve(
     """
     if (options.certificate is None) != (options.key is None):
         raise UsageError("TLS takes both a certificate and its key.")
+    if any(each.in_process and each.workers != 1 for each in (options, *own.values())):
+        raise UsageError("in-process runs models in the server's own process; it takes no other number of workers.")
     named = [str(m) for m in ([models] if isinstance(models, str) else models)]
     targets = parse_targets(named, own)
     if not targets:

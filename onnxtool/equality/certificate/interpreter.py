@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.field import ONE, Field
+from onnxtool.model.operators.table import lookup
 from onnxtool.model.proto_nodes import all_nodes
 
 Array = np.ndarray
@@ -620,10 +621,16 @@ class Interpreter:
             raise NotCoveredError(f"{kind} of a sequence")
         names = sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
         seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
-        found = [
-            self.symbol(self.field.opaque(f"{domain}.{kind}.{i}", names, seen, shape), dtype)
-            for i, (shape, dtype) in enumerate(self._opaque_shapes(kind, inputs, attributes, count, domain))
-        ]
+        shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
+        rows = {np.shape(a)[0] if np.ndim(a) == 2 else -1 for a in seen} | {s[0] if s else -1 for s, _ in shapes}
+        apart = max(rows) if lookup(kind, domain).by_rows and len(rows) == 1 else -1
+
+        def result(name: str, shape: Sequence[int]) -> Array:
+            if apart < 1:
+                return self.field.opaque(name, names, seen, shape)
+            return np.stack([self.field.opaque(name, names, [a[r] for a in seen], shape[1:]) for r in range(apart)])
+
+        found = [self.symbol(result(f"{domain}.{kind}.{i}", s), dtype) for i, (s, dtype) in enumerate(shapes)]
         return tuple(found) if len(found) > 1 else found[0]
 
     def _opaque_shapes(

@@ -33,6 +33,7 @@ class Operator:
         flops: floating-point operations for each element of its first output, by the usual count; 0 for none.
         never_negative: no element of its result is below zero.
         integer: "computes" on quantized integers in place of floats, or "converts" to or from them.
+        by_rows: where its inputs are [rows, columns], a row of each output is made of that row alone.
         runs_empty: ONNX Runtime 1.31 was seen to run it on inputs without a row.
     """
 
@@ -52,6 +53,7 @@ class Operator:
     flops: int = 0
     never_negative: bool = False
     integer: Literal["no", "computes", "converts"] = "no"
+    by_rows: bool = False
     runs_empty: bool = False
 
     @property

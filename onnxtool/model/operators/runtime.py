@@ -7,6 +7,10 @@ from __future__ import annotations
 from onnxtool.model.operators.operator import Operator
 
 _MS = "com.microsoft"
+_OF_TABLES = (
+    "Binarizer FeatureVectorizer Imputer LinearClassifier LinearRegressor Normalizer "
+    "Scaler SVMClassifier SVMRegressor TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor"
+)  # of ai.onnx.ml
 
 ROWS = (
     Operator("Attention", _MS, shape="packed", accumulates=True, cost="packed_attention"),
@@ -73,4 +77,5 @@ ROWS = (
     Operator("SkipLayerNormalization", _MS, shape="skip", accumulates=True, flops=8),
     Operator("SkipSimplifiedLayerNormalization", _MS, shape="skip", accumulates=True, flops=8),
     Operator("TransposeMatMul", _MS, shape="matmul", accumulates=True, cost="matmul"),
+    *(Operator(name, "ai.onnx.ml", by_rows=True) for name in _OF_TABLES.split()),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from onnx import parser
 
 from onnxtool.equality.certificate.independent_rows import FixedBatch, RowDependence, row_dependence
+from onnxtool.runtime.runner import OnnxRunner
 
-HEAD = '<ir_version: 10, opset_import: ["" : 20]> m (float[n, 6] x) => (float[n, k] y) '
+HEAD = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.ml" : 3]> m (float[n, 6] x) => (float[n, k] y) '
 
 
 def model(body: str, head: str = HEAD) -> onnx.ModelProto:
@@ -81,6 +83,37 @@ INDEPENDENT = {
     "turned over and back": "{ t = Transpose<perm = [1, 0]>(x) r = Exp(t) y = Transpose<perm = [1, 0]>(r) }",
     "same factor for any rows": "<float[6] t = {1, 2, 3, 4, 5, 6}> { s = Shape(x) f = Expand(t, s) y = Mul(x, f) }",
 }
+
+# Of ai.onnx.ml, by operator; what the table says of their rows is held against the runtime.
+SIX = "[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]"
+TABLES = {
+    "Binarizer": "{ y = ai.onnx.ml.Binarizer<threshold = 0.5>(x) }",
+    "FeatureVectorizer": "{ y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [6, 6]>(x, x) }",
+    "Imputer": "{ y = ai.onnx.ml.Imputer<imputed_value_floats = [1.0], replaced_value_float = 0.0>(x) }",
+    "LinearClassifier": "{ l, y = ai.onnx.ml.LinearClassifier<classlabels_ints = [0, 1, 2], "
+    f"coefficients = {SIX[:-1]}, {SIX[1:-1]}, {SIX[1:]}, intercepts = [0.5, 1.0, 2.0], "
+    'post_transform = "SOFTMAX">(x) }',
+    "LinearRegressor": f"{{ y = ai.onnx.ml.LinearRegressor<coefficients = {SIX}, intercepts = [0.5]>(x) }}",
+    "Normalizer": '{ y = ai.onnx.ml.Normalizer<norm = "L1">(x) }',
+    "Scaler": f"{{ y = ai.onnx.ml.Scaler<offset = {SIX}, scale = {SIX}>(x) }}",
+    "SVMRegressor": f"{{ y = ai.onnx.ml.SVMRegressor<coefficients = [0.5], kernel_params = [0.1, 0.0, 3.0], "
+    f'kernel_type = "RBF", n_supports = 1, rho = [0.2], support_vectors = {SIX}>(x) }}',
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_operators_of_tables_take_each_row_alone(name: str) -> None:
+    assert row_dependence(model(TABLES[name]), 2).reason == ""
+    session = OnnxRunner.open(model(TABLES[name]).SerializeToString())
+    rows = np.random.default_rng(0).standard_normal((4, 6), np.float32)
+    alone = [session.run({"x": rows[i : i + 1]})["y"] for i in range(4)]
+    np.testing.assert_allclose(session.run({"x": rows})["y"], np.concatenate(alone), rtol=1e-5)
+
+
+def test_an_operator_of_tables_is_not_by_rows_where_its_input_is_no_table() -> None:
+    """Of one dim, all elements are a row."""
+    text = '<ir_version: 10, opset_import: ["ai.onnx.ml" : 3]> m (float[n] x) => (float[n] y) '
+    assert row_dependence(model('{ y = ai.onnx.ml.Normalizer<norm = "L1">(x) }', text), 4).reason
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
