@@ -234,8 +234,8 @@ class QuantizeOptions:
     )
     fuse: Fusions = seldom_option(
         "",
-        "Write what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU), or "
-        "all (additions with the normalization behind them too). auto tries both by itself.",
+        "Write what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU; "
+        "additions stay apart from the normalization behind them), or all (with these too). auto tries both by itself.",
         choices=("attention", "all"),
         modes=_INTEGER + _BLOCKS,
     )

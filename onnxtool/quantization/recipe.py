@@ -55,8 +55,8 @@ class QuantRecipe:
         attention: static: products of two activations are quantized too.
         compact: weights of nodes that stay float are stored in so many bits (8 or 16), and made float when the model is
             loaded; 0 leaves them as they are.
-        fuse: what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU), or all
-            (additions with the normalization behind them too).
+        fuse: what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU;
+            additions stay apart from the normalization behind them), or all (with these too).
         optimize: the level of graph optimization before quantizing.
         form: "tensorrt": zero points are 0 and biases stay float, as its parser wants them.
     """

@@ -305,16 +305,19 @@ def proportion_noise(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray,
 
 
 _ORDER_SAMPLES = 512
-_LEAST_APART = 5  # samples, below which chance decides
-_DISTANCE = 10  # the n-th part of all samples that two are apart in the order of the float model
+_LEAST_ORDERED = 50  # samples, below which chance decides
+_LAGS = 32  # of all distances in the order, so many are looked at
+_QUARTILES = 1.35  # standard deviations between them, of a normal distribution
+_APART = 0.1  # of the spread, from which on two samples differ
 
 
 @dataclass
 class SampleOrder:
     """The order that each column of a matrix puts samples into, of at most 512 of them.
 
-    A sum of squares hangs on a few far values; who ranks samples asks for the order of all. Two samples that are a
-    tenth of all apart in the float model's order should not change places.
+    A sum of squares hangs on a few far values; who ranks samples asks for the order of all. Two samples that differ by
+    a tenth of the spread in the float model should not change places, nor become equal: a coarse step makes ties of
+    neighbours, which costs the order twice what as much random noise does.
     """
 
     rows: list[np.ndarray] = field(default_factory=list)  # [2, samples, columns]
@@ -329,16 +332,20 @@ class SampleOrder:
 
     def swapped(self) -> np.ndarray:
         """By column, the share of such pairs that change places, a tie counting half; empty for few samples."""
-        apart = self.samples // _DISTANCE
-        if apart < _LEAST_APART:
+        if self.samples < _LEAST_ORDERED:
             return np.zeros(0)
         right, actual = np.concatenate(self.rows, axis=1)
         order = np.argsort(right, axis=0, kind="stable")
         right, actual = (np.take_along_axis(a, order, axis=0) for a in (right, actual))
-        pairs = right[apart:] > right[:-apart]
-        steps = actual[apart:] - actual[:-apart]
-        wrong = np.where(pairs, (steps < 0) + 0.5 * (steps == 0), 0.0)
-        return np.asarray(wrong.sum(axis=0) / np.maximum(pairs.sum(axis=0), 1))
+        quarter = self.samples // 4  # a few far values are no spread
+        least = _APART * np.minimum(right.std(axis=0), (right[-quarter] - right[quarter]) / _QUARTILES)
+        stride = max(self.samples // _LAGS, 1)
+        pairs, wrong = np.zeros((2, right.shape[1]))
+        for lag in range((stride + 1) // 2, self.samples, stride):
+            apart, steps = right[lag:] - right[:-lag] > least, actual[lag:] - actual[:-lag]
+            pairs += apart.sum(axis=0)
+            wrong += (apart * ((steps < 0) + 0.5 * (steps == 0))).sum(axis=0)
+        return np.asarray(wrong / np.maximum(pairs, 1))
 
 
 def are_alike(outputs: Sequence[np.ndarray]) -> bool:

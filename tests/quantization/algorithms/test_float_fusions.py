@@ -79,6 +79,17 @@ def test_fusions_leave_the_results_as_they_are(fuse: str, expected: set[str]) ->
         assert np.abs(left - right).max() < 0.05 * np.abs(left).max()
 
 
+@pytest.mark.parametrize(
+    ("fuse", "expected"), [("", (0, 1)), ("attention", (1, 0)), ("all", (0, 1))], ids=["nothing", "attention", "all"]
+)
+def test_attention_keeps_sums_apart_from_normalizations(fuse: str, expected: tuple[int, int], tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(attention_proto(), model)
+    report = onnxtool.quantize(model, tmp_path / "out.onnx", mode="dynamic", fuse=fuse)  # type: ignore[arg-type]
+    run = tuple(report.kernels.get(kind, 0) for kind in ("LayerNormalization", "SkipLayerNormalization"))
+    assert run == expected
+
+
 def test_a_fused_recipe_is_replayed_to_the_same_bytes(tmp_path: Path) -> None:
     model, recipe = tmp_path / "m.onnx", tmp_path / "recipe.json"
     onnx.save(attention_proto(), model)

@@ -804,3 +804,22 @@ def test_amounts_that_happen_to_lie_below_one_are_no_scores(batch: int) -> None:
     shifted = right.copy()
     shifted[:, 0] = 1 - right[:, 0]
     assert (judge.judge(Replaying(shifted)).detection_f1 or 0) < 0.7
+
+
+def test_a_coarse_step_that_makes_ties_of_samples_is_seen() -> None:
+    """Of the same noise power as random noise that is kept: samples that differ become equal."""
+    right = np.random.default_rng(3).laplace(size=(400, 3)) / 2**0.5
+    step = 0.3
+    found = judged(right, np.round(right / step) * step, "Relu")
+    assert found.channel_db > 20 and "order of samples" in found.weakest and not Criterion().judge(found).kept
+    noisy = right + step / 12**0.5 * np.random.default_rng(4).normal(size=right.shape)
+    assert Criterion().judge(judged(right, noisy, "Relu")).kept
+
+
+def test_columns_of_a_linear_layer_are_in_the_last_axis() -> None:
+    """Of four dims too: axis 1 holds places there, over which columns of different means look like a wide spread."""
+    random = np.random.default_rng(5)
+    means = 5.0 * np.arange(10)
+    right = means + random.normal(size=(64, 6, 6, 10))
+    found = judged(right, right + 0.3 * random.normal(size=right.shape))
+    assert found.weakest.startswith("y") and found.column_db is not None and found.column_db < 12
