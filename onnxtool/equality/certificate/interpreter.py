@@ -623,7 +623,8 @@ class Interpreter:
         seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
         rows = {np.shape(a)[0] if np.ndim(a) == 2 else -1 for a in seen} | {s[0] if s else -1 for s, _ in shapes}
-        apart = max(rows) if lookup(kind, domain).by_rows and len(rows) == 1 else -1
+        by_rows = self.field.has_values and lookup(kind, domain).by_rows and len(rows) == 1
+        apart = max(rows) if by_rows else -1
 
         def result(name: str, shape: Sequence[int]) -> Array:
             if apart < 1:
