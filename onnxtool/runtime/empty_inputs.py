@@ -32,18 +32,22 @@ def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Mod
         return False
 
 
-def has_loops(model: str | os.PathLike[str]) -> bool:
-    """Whether values may decide how long a run takes."""
+def runs_safely(model: str | os.PathLike[str]) -> bool:
+    """Whether no operator may end the process on inputs without elements, or go on for ever."""
     try:
-        return any(node.op_type == "Loop" for node in _nodes(model))
+        return _run_safely([*_nodes(model)])
     except (OSError, OnnxToolError):
-        return True
+        return False
 
 
 def is_harmless(model: onnx.ModelProto) -> bool:
     """Whether no operator may end the process, go on for ever or make something of a size that an input names."""
     nodes = [*_nodes(model)]
-    return all(map(_runs_empty, nodes)) and not any(n.op_type == "Loop" or operator_of(n).sizes for n in nodes)
+    return _run_safely(nodes) and not any(operator_of(n).sizes for n in nodes)
+
+
+def _run_safely(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
+    return all(map(_runs_empty, nodes)) and not any(node.op_type == "Loop" for node in nodes)
 
 
 def _runs_empty(node: onnx.NodeProto | ir.Node) -> bool:

@@ -16,7 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.growing_sums import GrowingSums
-from onnxtool.editing.resizing.ordinary_numbers import OrdinaryNumbers, digits_of
+from onnxtool.editing.resizing.ordinary_numbers import WRITTEN_DIGITS, OrdinaryNumbers, digits_of
 from onnxtool.editing.resizing.resize_context import Resizing, node_label
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.layout_rules import axes_of
@@ -28,7 +28,6 @@ from onnxtool.report.proof import Assumption
 _LEARNED = 3  # so many different floats in one tensor were learned, or written
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
 _MOST = 1 << 22  # elements of a tensor that is looked at
-_WRITTEN = 4  # digits of a number that somebody wrote
 _TELLING = 4  # an inner dim of fewer elements fits too many numbers by chance
 _POSITIONS = 3  # further places are never taken for a difference of neighbours
 _NARROW = 4  # windows and strides of up to so many elements are usual
@@ -70,7 +69,7 @@ class Lengths:
         The shorter of two descriptions is the likelier one (minimum description length).
         """
         digits = digits_of(number, close)
-        if digits > _WRITTEN:
+        if digits > WRITTEN_DIGITS or (digits > 2 and self.shares(number)):
             return "a function of its length"
         for size in self.roots:
             for told, value in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import e, log, pi, sqrt
 
-_DIGITS = 4  # of a number that somebody wrote: 0.1307, 1.702, 0.0625
+WRITTEN_DIGITS = 4  # of a number that somebody wrote: 0.1307, 1.702, 0.0625
 _FORMULAS = (
     sqrt(2), 1 / sqrt(2), sqrt(2 / pi), sqrt(2 / pi) * 0.044715, 2 * sqrt(2 / pi), 0.044715, pi, 2 * pi, 1 / pi, pi / 2,
     pi / 180, e, log(2), 1 / log(2), log(10), 1 / log(10), 10 / log(10), 20 / log(10), 1 / 3, 2 / 3, 1 / 6, 1 / 255,
@@ -50,7 +50,7 @@ class OrdinaryNumbers:
 
 def digits_of(number: float, close: float) -> int:
     """Digits of the shortest decimal that a number may be: 2 for 0.025; one more than a person writes, at most."""
-    for digits in range(1, _DIGITS + 1):
+    for digits in range(1, WRITTEN_DIGITS + 1):
         if abs(float(f"{number:.{digits}g}") - number) <= close * abs(number) / 4:
             return digits
-    return _DIGITS + 1
+    return WRITTEN_DIGITS + 1

@@ -19,7 +19,7 @@ from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import all_nodes, bodies_of, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.options.session import DEFAULT, SessionOptions
-from onnxtool.runtime.empty_inputs import has_loops, takes_empty
+from onnxtool.runtime.empty_inputs import runs_safely, takes_empty
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner, closing
@@ -106,7 +106,7 @@ def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: i
         InputError: the child died.
         ResourceError: at every size it took more time or memory than a run may.
     """
-    if is_supervised() or (takes_empty(model) and not has_loops(model)):
+    if is_supervised() or runs_safely(model):
         return
     worker = TrialWorker(model, options)
     with closing(worker):

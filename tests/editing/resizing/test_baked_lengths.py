@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from onnxtool.editing.edit import edit
+from onnxtool.editing.resizing.baked_numbers import Lengths
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
@@ -376,3 +377,9 @@ def test_a_length_baked_in_is_refused_by_node_or_right(tmp_path: Path, name: str
         assert not made.exists()
     else:
         assert not mismatch(made, BAKED[name], tmp_path)
+
+
+def test_a_decimal_is_one_that_the_length_makes_shorter_or_a_share_of_its_neighbours() -> None:
+    """1.4 is 1 + 40 * 0.01; 0.175 is 7 / 40, which a length of 41 makes of all but one."""
+    assert Lengths({40: "n"}).shorter(1.4, 1e-6) and Lengths({41: "n"}).shorter(0.175, 1e-6)
+    assert not Lengths({40: "n"}).shorter(0.1307, 1e-6) and not Lengths({41: "n"}).shorter(1.702, 1e-6)
