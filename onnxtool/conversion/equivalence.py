@@ -182,7 +182,7 @@ class SourceProof:
             graph: as it is written.
             report: of the comparison; it stays as it is where outputs differ.
         """
-        found = self._certificate(graph) if report.equal else None
+        found = None if report.differs else self._certificate(graph)
         return report if found is None else replace(report, certificate=found)
 
     def _certificate(self, graph: ir.Model) -> CertificateReport | None:

@@ -18,9 +18,7 @@ from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import NUMBERS
 from onnxtool.equality.trials.telling import telling_probes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
-from onnxtool.model import io
 from onnxtool.model.domains import input_domains
-from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.type_inference import light_proto
@@ -107,8 +105,6 @@ def same_outputs(
 
 def _are_certified(before: ir.Model, after: ir.Model, feeds: Sequence[Feeds]) -> bool:
     """Whether exact arithmetic shows that two models are one function."""
-    if sum(io.weight_bytes(m) for m in (before, after)) > WORTHWHILE:
-        return False
     return certify_models(before, after, feeds, seconds=3, most=2).ok
 
 

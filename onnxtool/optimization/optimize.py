@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.equality.certificate.models import certify_models
+from onnxtool.equality.certificate.models import MOST_WEIGHTS, certify_models
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UsageError, VerdictError
@@ -19,7 +19,6 @@ from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
-from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.io.serialize import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs, stays_external
 from onnxtool.model.operators.value_facts import distrust_names
@@ -178,7 +177,7 @@ def _certified(
 ) -> CompareReport | None:
     """The last comparison, with the certificate of what is written; a copy of the source needs none."""
     report = judgement.report
-    if report is None or copied or report.differs or io.weight_bytes(model) > WORTHWHILE:
+    if report is None or copied or report.differs or io.weight_bytes(model) > MOST_WEIGHTS:
         return report
     feeds = [p.feeds for p in judgement.probes]
     names = report.a, report.b

@@ -232,8 +232,14 @@ class CompareReport(Report, kind="compare"):
 
     @property
     def equal(self) -> bool:
-        """True when every output that was compared is within tolerance on every input, and some number was."""
-        return not self.differs and not self.nothing_compared
+        """True when outputs are within tolerance on every input, and something is known of each that is random."""
+        return not self.differs and not self.nothing_compared and not self.unjudged
+
+    @property
+    def unjudged(self) -> tuple[TensorDifference, ...]:
+        """The outputs that depend on random numbers, where no certificate shows that both models draw alike."""
+        certified = self.certificate is not None and self.certificate.ok
+        return () if certified else self.not_compared
 
     @property
     def nothing_compared(self) -> bool:

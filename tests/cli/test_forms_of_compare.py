@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from onnxtool.cli.forms import github, junit
+from onnxtool.report.certificate import CertificateReport
 from onnxtool.report.compare import CompareReport, TensorDifference
 
 
@@ -25,18 +27,29 @@ def cases(text: str) -> dict[str | None, str]:
     }
 
 
-def test_an_output_that_was_not_compared_is_skipped_and_does_not_pass() -> None:
-    both = report(difference("y"), difference("noise", compared=False))
+CERTIFIED = CertificateReport("a.onnx", "b.onnx", verdict="certified")
+
+
+def test_an_output_that_was_not_compared_but_is_certified_is_skipped() -> None:
+    both = replace(report(difference("y"), difference("noise", compared=False)), certificate=CERTIFIED)
+    assert both.ok
     assert cases(junit.render(both)) == {"y": "passed", "noise": "skipped"}
     assert 'skipped="1"' in junit.render(both)
     assert github.render(both) == ""
 
 
+def test_an_output_that_nothing_is_known_of_is_a_failure() -> None:
+    half = report(difference("y"), difference("noise", compared=False))
+    assert not half.ok and not half.differs and half.verdict == "not tested"
+    assert cases(junit.render(half)) == {"y": "passed", "noise": "failure"}
+    assert "::error file=b.onnx,title=onnxtool not tested::" in github.render(half)
+
+
 def test_nothing_compared_is_a_failure() -> None:
     nothing = report(difference("noise", compared=False))
     assert not nothing.ok
-    assert cases(junit.render(nothing)) == {"noise": "skipped", "outputs": "failure"}
-    assert "::error file=b.onnx,title=onnxtool nothing compared::no output was compared" in github.render(nothing)
+    assert cases(junit.render(nothing)) == {"noise": "failure", "outputs": "failure"}
+    assert "::error file=b.onnx,title=onnxtool not tested::no output was compared" in github.render(nothing)
 
 
 def test_an_output_that_differs_fails() -> None:

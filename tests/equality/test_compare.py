@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtool.equality.compare import compare
 from onnxtool.equality.rule.difference import Difference, ulp_distance
@@ -69,6 +69,29 @@ def test_random_operators_are_no_false_failure(tmp_path: Path) -> None:
     assert any("RandomNormalLike" in w and "same fixed draws" in w for w in report.warnings)
     other = saved(tmp_path, "other.onnx", [*nodes[:2], helper.make_node("Abs", ["x"], ["z"])])
     assert not compare(path, other).ok
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "certified"), (3.0, "not tested")])
+def test_noise_in_a_loop_counts_where_both_draw_alike(tmp_path: Path, scale: float, verdict: str) -> None:
+    """The draws of a loop cannot be fixed, so that another scale of them shows in no run."""
+    paths = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    for path, factor in zip(paths, (1.0, scale), strict=True):
+        model = parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
+            g (float[3] x) => (float[3] y, float[3] z) {{
+              n = Constant <value_int = 3> ()
+              t = Constant <value = bool {{1}}> ()
+              z = Relu (x)
+              y = Loop <body = b (int64 i, bool c, float[3] a) => (bool c2, float[3] a2) {{
+                c2 = Identity (c)
+                r = RandomNormalLike (a)
+                k = Constant <value_float = {factor}> ()
+                q = Mul (r, k)
+                a2 = Add (a, q)
+              }}> (n, t, x)
+            }}""")
+        onnx.save(model, path)
+    report = compare(*paths)
+    assert (report.verdict, report.ok) == (verdict, verdict == "certified")
 
 
 def test_single_outputs_may_have_their_own_tolerance(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import clean
+from onnxtool.cli.views import view_of
 from onnxtool.report.base import Report
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import CompareReport
@@ -35,8 +36,8 @@ def _lines(report: Report) -> Iterator[str]:
             if output.compared and not output.ok:
                 told = output.note or f"{output.mismatched} of {output.total} elements outside tolerance"
                 yield _command("error", report.b, f"{output.name} differs", told)
-        if report.nothing_compared and not report.differs:
-            yield _command("error", report.b, "nothing compared", "no output was compared")
+        if not report.equal and not report.differs:
+            yield _command("error", report.b, "not tested", view_of(report).verdict.text)
     elif isinstance(report, BenchReport):
         for line in report.regressions:
             yield _command("error", "", "slower", line)

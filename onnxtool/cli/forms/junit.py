@@ -75,7 +75,9 @@ def _cases(report: Report) -> Iterator[_Case]:
         for output in report.outputs:
             text = f"max abs {output.max_abs:.3g}, max rel {output.max_rel:.3g}, SQNR {output.sqnr_db:.1f} dB"
             failure = f"{why(output)}; {text}" if output.compared and not output.ok else None
-            skipped = "" if output.compared else f"not compared: {why(output)}"
+            if output in report.unjudged:
+                failure = f"not tested: {why(output)}"
+            skipped = "" if output.compared or failure else f"not compared: {why(output)}"
             yield _Case(f"{report.a} against {report.b}", output.name, failure, note=text, skipped=skipped)
         if not report.compared:
             yield _Case(f"{report.a} against {report.b}", "outputs", "no output was compared")

@@ -60,6 +60,9 @@ def _verdict(report: CompareReport) -> str:
     runs = f"({plural(len(report.runs), 'run')} on {report.data})"
     if report.nothing_compared and not report.differs:
         return f"no output was compared, so nothing is known of them {runs}"
+    if report.unjudged and not report.differs:
+        listed = ", ".join(repr(o.name) for o in report.unjudged)
+        return f"not tested: nothing shows that both models draw the same random numbers for {listed} {runs}"
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"

@@ -27,8 +27,8 @@ def _verdict(report: ConvertReport) -> str:
     if report.ok:
         return f"{report.output} written, unverified"
     kept = f"; kept as {report.kept} for study" if report.kept else ""
-    if report.comparison is not None and report.comparison.nothing_compared and not report.comparison.differs:
-        return f"no output was compared, so nothing is known of them; {report.output} not written{kept}; give --sample"
+    if report.comparison is not None and not report.comparison.equal and not report.comparison.differs:
+        return f"some outputs could not be compared, so nothing is known of them; {report.output} not written{kept}"
     where = f" in {rows}" if rows else ""
     return f"outputs differ from the source's{where}; {report.output} not written{kept}"
 

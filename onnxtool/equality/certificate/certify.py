@@ -14,12 +14,7 @@ from onnx import helper
 
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import (
-    Interpreter,
-    Item,
-    NotCoveredError,
-    Value,
-)
+from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
 from onnxtool.equality.certificate.one_thread import one_thread
 from onnxtool.equality.certificate.parts import Evaluated, differing_values, parts_of
@@ -35,11 +30,12 @@ from onnxtool.equality.certificate.sizes import (
     turning_sizes,
     usual_sizes,
 )
+from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, exact
 from onnxtool.model.cut_model import captured_names
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
 operators.register()
-_LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
+_LARGE = 2**29  # bytes of both files: beyond this the arrays of elements do not fit into the memory of a proof
 _MOST_NODES = 40_000  # of both; each is evaluated at several sizes
 _LARGEST = 2**16  # of the product of free dims, at which parts that others leave out are compared
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
@@ -104,8 +100,10 @@ class _Pair:
     seconds: float = 0.0  # of this thread, for the fastest comparison
     grown: float = 0.0  # the largest product of sizes that were compared
     run: SizeRun = field(init=False)
+    weights: tuple[dict[str, Value], dict[str, Value]] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.weights = {name: exact(array) for name, array in self.constants.literal.items()}, {}
         self.run = SizeRun(self.a, self.a)
 
     def affordable(self, sizes: Sizes, deadline: float) -> bool:
@@ -148,14 +146,15 @@ class _Pair:
         point = Field(secrets.randbits(48))
         memory: dict[object, Item] = {}
         feeds = self.feeds(point, sizes)
-        expected = Interpreter(self.a, point, see=partial(self.see, "a"), memory=memory).run(feeds)
+        first, second = self.weights
+        expected = Interpreter(self.a, point, see=partial(self.see, "a"), memory=memory, weights=first).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point)
-        candidate = Interpreter(self.b, point, own, see=partial(self.see, "b"), memory=memory)
+        candidate = Interpreter(self.b, point, own, see=partial(self.see, "b"), memory=memory, weights=second)
         found = candidate.run(self._own_feeds(feeds))
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
-            first, second = self._values(point, feeds, memory)
-            pairs = tuple(differing_values(first, second)[:_MOST_PAIRS])
-            found = _difference(self.a, self.b, _first_without_partner(first, second) or "an output")
+            both = self._values(point, feeds, memory)
+            pairs = tuple(differing_values(*both)[:_MOST_PAIRS])
+            found = _difference(self.a, self.b, _first_without_partner(*both) or "an output")
             raise _DifferentError(**found, unlike=self.shapes(sizes), differing=pairs)
         for name, places in candidate.reached.items():
             self.reached[name] = places | self.reached.get(name, np.array(False))

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 # p = 7 modulo 8, so that 2 has a square root.
 _OFFSETS = (105, 225, 249, 697, 705, 985)
 _GELU = 0.7978845608028654  # sqrt(2 / pi)
+_AT_ONCE = 2**14  # elements
 _DEPTH = 2**11  # products of 31 and 11 bits whose sum is exact in float64
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -107,6 +108,11 @@ class Field:
     def from_float(self, x: ArrayLike) -> Array:
         """Floats of any precision, exactly; infinities and NaN become symbols."""
         x = np.asarray(x)
+        if x.size > _AT_ONCE:  # a part whose intermediate results the processor's cache holds
+            flat, whole = x.reshape(-1), np.empty(x.size, np.int64)
+            for start in range(0, x.size, _AT_ONCE):
+                whole[start : start + _AT_ONCE] = self.from_float(flat[start : start + _AT_ONCE])
+            return whole.reshape(x.shape)
         if x.dtype == np.float32:
             bits = np.ascontiguousarray(x).view(np.int32)
             exponent = (bits >> 23) & 0xFF

@@ -19,7 +19,7 @@ from onnx import helper
 
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value
+from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.one_thread import one_thread
 from onnxtool.equality.certificate.sizes import (
     SizeRun,
@@ -30,6 +30,7 @@ from onnxtool.equality.certificate.sizes import (
     turning_sizes,
     usual_sizes,
 )
+from onnxtool.equality.certificate.values import Item, NotCoveredError, Value
 
 operators.register()
 _MOST_ELEMENTS = 1 << 26  # of all tensors of a run together

@@ -14,12 +14,32 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.field import ONE, Field
+from onnxtool.equality.certificate.values import (
+    FILL,
+    MOVED,
+    WRAPS,
+    Array,
+    Attributes,
+    Item,
+    NotCoveredError,
+    TooManyStepsError,
+    Value,
+    exact,
+    is_float,
+    largest,
+    moved_tags,
+    ordinary_type,
+    other_numbers,
+    plain,
+    several,
+    shared_tag,
+    small_number,
+    type_of,
+)
 from onnxtool.model.operators.table import lookup
 from onnxtool.model.proto_nodes import all_nodes
 
-Array = np.ndarray
-Attributes = dict[str, Any]
-_MOST_STEPS, _SMALL = 1300, 16
+_MOST_STEPS = 1300
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 # Operators that only move elements, with the inputs whose elements they move.
@@ -52,46 +72,18 @@ _MOVES: dict[str, tuple[int, ...]] = {
 }
 
 
-class NotCoveredError(Exception):
-    """The interpreter cannot evaluate the graph; the message says which operator and why."""
-
-
-class TooManyStepsError(NotCoveredError):
-    """A loop that is longer than what is followed; it says nothing of the model."""
-
-
-@dataclass(eq=False)
-class Value:
-    """A tensor.
-
-    Attributes:
-        data: exact numbers, booleans or strings, or elements of the field.
-        dtype: that the tensor has in the model.
-        exact: `data` are the tensor's own; else elements.
-        tag: how it came to be, where canonical forms ask.
-        number: of elements that depend on no input, what they are in the tensor's own precision; a shape may follow.
-        mark: what tells it from others, once asked.
-        bound: the largest magnitude that its numbers may have, where models ask for NaN.
-    """
-
-    data: Array
-    dtype: np.dtype[Any]
-    exact: bool = True
-    tag: tuple[Any, ...] = ()
-    number: Array | None = None
-    mark: object = None
-    bound: float | None = None
-
-
-Item = Any  # a Value, a list of them (a sequence), or None (an empty optional)
 Handler = Callable[["Interpreter", list[Item], Attributes], Any]
 _OPERATORS: dict[str, Handler] = {}
 _ONE_KIND: dict[Handler, bool] = {}  # whether what a handler computes does not hang on the operator's name
-_FOLLOWERS: list[Callable[[str, list[Item], Attributes, list[Item]], None]] = []
+Follower = Callable[["Interpreter", str, list[Item], Attributes, list[Item]], None]
+_FOLLOWERS: list[Follower] = []
 
 
 def operator(*names: str, alike: bool = False) -> Callable[[Handler], Handler]:
-    """Registers what computes operators of these names; unless they are alike, it has to look at `_kind`."""
+    """Registers what computes operators of these names; unless they are alike, it has to look at `_kind`.
+
+    A name that two domains have is given with the domain in front.
+    """
 
     def register(handler: Handler) -> Handler:
         _OPERATORS.update(dict.fromkeys(names, handler))
@@ -101,7 +93,7 @@ def operator(*names: str, alike: bool = False) -> Callable[[Handler], Handler]:
     return register
 
 
-def follow(follower: Callable[[str, list[Item], Attributes, list[Item]], None]) -> None:
+def follow(follower: Follower) -> None:
     """Registers what sees each operator with its inputs, attributes and outputs, in models that ask for NaN."""
     _FOLLOWERS.append(follower)
 
@@ -109,59 +101,6 @@ def follow(follower: Callable[[str, list[Item], Attributes, list[Item]], None]) 
 def moves(kind: str) -> bool:
     """Whether an operator only moves elements, of which it may leave some out."""
     return kind in _MOVES or kind == "Gather"
-
-
-@functools.cache
-def is_float(dtype: np.dtype[Any]) -> bool:
-    """Floats of all precisions, those that numpy does not know too."""
-    return dtype.name.startswith(("float", "bfloat"))
-
-
-Tag = tuple[Any, ...]
-# Tags that say something of each element: of the first kind as they are, of the others by elements that move with them.
-_OF_EACH = frozenset((("whole",), ("wraps",), ("positive",), ("bool",), ("wide",)))
-_MOVED = frozenset((("root",), ("power",), ("logarithm",), ("log",), ("above",), ("clip",)))
-_FILL = frozenset(("Trilu", "CenterCropPad", "ReverseSequence"))  # zeros come in, or it depends on more
-
-
-def _shared_tag(values: Sequence[Value]) -> Tag:
-    """What is true of each of some tensors; that integers may have wrapped around, of one is enough."""
-    first = next((v.tag for v in values if not v.exact), ())
-    if any(v.tag == WRAPS for v in values):
-        return WRAPS
-    return first if all(v.tag == first or (v.exact and _is_whole(v.data, first)) for v in values) else ()
-
-
-def _is_whole(array: Array, tag: Tag) -> bool:
-    """Whether known numbers are integers of the type that a tag says a tensor holds."""
-    if tag[:1] != ("whole",) or array.dtype.kind not in "fiu":
-        return False
-    limits = np.iinfo(tag[1])
-    return bool(((array == np.round(array)) & (array >= limits.min) & (array <= limits.max)).all())
-
-
-def _moved_tags(tag: Tag, shape: tuple[int, ...], move: Callable[[Array], Sequence[Array]], count: int) -> list[Tag]:
-    """What stays true of elements in other places.
-
-    Args:
-        tag: of a tensor.
-        shape: of the tensor.
-        move: what becomes of elements of that shape: `count` arrays.
-        count: how many tensors the elements go to.
-    """
-    if tag[:1] in _OF_EACH:
-        return [tag] * count
-    arrays = [x for x in tag[1:] if isinstance(x, np.ndarray)]
-    if tag[:1] not in _MOVED or any(x.shape != shape for x in arrays):
-        return [()] * count
-    moved = [[x] * count if not isinstance(x, np.ndarray) else move(x) for x in tag[1:]]
-    return [(tag[0], *parts) for parts in zip(*moved, strict=True)]
-
-
-def exact(array: Any) -> Value:
-    """A tensor whose numbers are known."""
-    data = np.asarray(array)
-    return Value(data, data.dtype)
 
 
 class _Noticed(dict[str, Any]):
@@ -239,10 +178,12 @@ class Interpreter:
         constants: elements for initializers and constants by name, in place of their own numbers.
         see: called with each node's outputs.
         memory: results of costly operators by what they are of, kept from one model to the next at the same point.
+        weights: the model's initializers as they were read, kept from one point to the next.
 
     Attributes:
         reached: by the output of a convolution or pooling that was computed, the places of its window that met
             an element of the input and not padding alone; of a product with a constant, its rows that met no zero.
+        output: the name of the first output of the operator that is computed.
     """
 
     def __init__(
@@ -252,8 +193,10 @@ class Interpreter:
         constants: Mapping[str, Array] | None = None,
         see: Callable[[onnx.NodeProto, str, Item], None] | None = None,
         memory: dict[object, Item] | None = None,
+        weights: dict[str, Value] | None = None,
     ) -> None:
         self.model, self.field, self._see = model, field, see
+        self._weights = {} if weights is None else weights
         self._constants = dict(constants or {})
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._opsets = {o.domain: o.version for o in model.opset_import}
@@ -262,7 +205,7 @@ class Interpreter:
         self._prepared: dict[int, tuple[onnx.GraphProto, _Prepared]] = {}
         self._draws, self._memory = 0, memory
         self.reached: dict[str, Array] = {}
-        self._output = ""
+        self.output = ""
         self._singles = {0, 1, field.p - 1}
         nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
         self._asks = any(n.op_type in ("IsNaN", "IsInf") for n in all_nodes(nodes))
@@ -327,7 +270,7 @@ class Interpreter:
             self._add_reached((values != 0).any(axis=others))
 
     def _add_reached(self, places: Array) -> None:
-        self.reached[self._output] = places | self.reached.get(self._output, np.array(False))
+        self.reached[self.output] = places | self.reached.get(self.output, np.array(False))
 
     def symbol(self, data: Array, dtype: Any, tag: tuple[Any, ...] = ()) -> Value:
         """A tensor of elements."""
@@ -351,7 +294,11 @@ class Interpreter:
     def _prepare(self, graph: onnx.GraphProto) -> _Prepared:
         for sparse in graph.sparse_initializer:
             raise NotCoveredError(f"sparse initializer {sparse.values.name!r}")
-        constants = {t.name: self._constant(t.name, numpy_helper.to_array(t)) for t in graph.initializer}
+        read = self._weights if graph is self._main else {}
+        for tensor in graph.initializer:
+            if tensor.name not in read:
+                read[tensor.name] = exact(numpy_helper.to_array(tensor))
+        constants = {t.name: self._constant(t.name, read[t.name]) for t in graph.initializer}
         nodes = [(node, _attributes_of(node, {})) for node in graph.node]
         return _Prepared(constants, nodes, self._last_uses(graph), [o.name for o in graph.output])
 
@@ -368,16 +315,26 @@ class Interpreter:
                 found.setdefault(i, []).append(name)
         return found
 
+    @property
+    def version(self) -> int:
+        """Of ONNX's operators."""
+        return int(self._opsets.get("", 1))
+
     def constant(self, name: str, array: Array) -> Array:
         """Floats that an operator has as an attribute, as elements: those that stand for them, or their own."""
         return self._constants[name] if name in self._constants else self.field.from_float(array)
 
-    def _constant(self, name: str, array: Array) -> Value:
-        if name in self._constants:
-            value = self.symbol(self._constants[name].reshape(array.shape), array.dtype)
-            value.bound = float(np.abs(array.astype(np.float64)).max(initial=0.0)) if is_float(array.dtype) else None
-            return value
-        return exact(array)
+    def factor(self, attributes: Attributes, name: str) -> Array:
+        """A single number of the operator that is computed, an attribute, likewise; 1 where it is left out."""
+        own, known = attributes.get(name, 1.0), self._constants.get(f"{self.output}.{name}")
+        return self.field.scalar(own) if known is None else known.reshape(())
+
+    def _constant(self, name: str, own: Value) -> Value:
+        if name not in self._constants:
+            return own
+        value = self.symbol(self._constants[name].reshape(own.data.shape), own.dtype)
+        value.bound = largest(own.data) if is_float(own.dtype) else None
+        return value
 
     def _node(self, node: onnx.NodeProto, env: dict[str, Item], attributes: Attributes) -> list[Item]:
         inputs = [env[n] if n else None for n in node.input]
@@ -388,8 +345,8 @@ class Interpreter:
             steps = {"If": self._if, "Loop": self._loop, "Scan": self._scan}
             return steps[node.op_type](inputs, attributes, env)
         if node.op_type == "Constant":
-            return [self._constant(node.output[0], _constant_of(attributes))]
-        self._output = node.output[0]
+            return [self._constant(node.output[0], exact(_constant_of(attributes)))]
+        self.output = node.output[0]
         try:
             found = self._remembered(node, inputs, attributes)
         except NotCoveredError:
@@ -399,7 +356,7 @@ class Interpreter:
         outputs = list(found) if isinstance(found, tuple) else [found]
         if self._asks:
             for follower in _FOLLOWERS:
-                follower(node.op_type, inputs, attributes, outputs)
+                follower(self, node.op_type, inputs, attributes, outputs)
         return outputs
 
     def _remembered(self, node: onnx.NodeProto, inputs: list[Item], attributes: Attributes) -> Any:
@@ -459,17 +416,24 @@ class Interpreter:
                 moved = self._move(kind, inputs, attributes, count)
                 if moved is not None:
                     return moved
-            small = floats and len(values) == len(inputs) and all(_number(v) is not None for v in values)
-            if small and kind in _ROUNDS:
-                return self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
-            if kind in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
+            small = floats and len(values) == len(inputs) and all(small_number(v) is not None for v in values)
+            if (
+                small
+                and kind in _ROUNDS
+                and not (kind == "Cast" and type_of(inputs[0]).tensor_type.elem_type == attributes["to"])
+            ):
+                return self.by_reference(kind, [exact(small_number(v)) for v in values], attributes, count, domain)
+            handler = f"{domain}.{kind}" if f"{domain}.{kind}" in _OPERATORS else kind
+            if handler in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
-                found = self._handled(kind, inputs, {**attributes, **own})
+                found = self._handled(handler, inputs, {**attributes, **own})
                 if kind in _WRAPPING or any(v.tag == WRAPS for v in values):
-                    for made in _several(found):
+                    for made in several(found):
                         self._wrap(made, kind in _WRAPPING)
                 if small and isinstance(found, Value) and not found.exact:
-                    numbers = self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
+                    numbers = self.by_reference(
+                        kind, [exact(small_number(v)) for v in values], attributes, count, domain
+                    )
                     found.number = numbers.data
                 return found
             if known and (not floats or kind in _EXACT) and kind not in _DRAWS:
@@ -491,9 +455,9 @@ class Interpreter:
         if _ONE_KIND[_OPERATORS[kind]]:
             missed = [name for name in missed if name != "_kind"]
         if missed:
-            raise NotCoveredError(f"{kind} with {missed[0]}")
+            raise NotCoveredError(f"{kind.rpartition('.')[2]} with {missed[0]}")
         if any(v is not None and i not in values.noticed for i, v in enumerate(inputs)):
-            raise NotCoveredError(f"{kind} of {len(inputs)} inputs")
+            raise NotCoveredError(f"{kind.rpartition('.')[2]} of {len(inputs)} inputs")
         return found
 
     def _wrap(self, value: Item, arithmetic: bool) -> None:
@@ -518,7 +482,7 @@ class Interpreter:
             function = schema.function_body
         elif schema.has_context_dependent_function:
             node = self._as_node(kind, inputs, attributes, count, domain)
-            types = [_type_of(v).SerializeToString() for v in inputs]
+            types = [type_of(v).SerializeToString() for v in inputs]
             body = schema.get_context_dependent_function(node.SerializeToString(), types)
             function = onnx.FunctionProto.FromString(body)
         else:
@@ -551,7 +515,7 @@ class Interpreter:
             names = [n for n in node.input if n]
             body = helper.make_function("onnxtool", "f", names, list(node.output), [node], opsets)
             self._evaluators[key] = ReferenceEvaluator(body)
-        feeds = {f"i{i}": _plain(v) for i, v in enumerate(inputs) if v is not None}
+        feeds = {f"i{i}": plain(v) for i, v in enumerate(inputs) if v is not None}
         found = self._evaluators[key].run(None, feeds, attributes={})
         results = tuple(
             None if a is None else [exact(x) for x in a] if isinstance(a, list) else exact(a) for a in found
@@ -597,16 +561,16 @@ class Interpreter:
                 raise NotCoveredError("Split into other sizes than there are")
         if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
             plain = _cut(plain)
-        found = _several(self.by_reference(kind, plain, attributes, count))
+        found = several(self.by_reference(kind, plain, attributes, count))
 
         def move(array: Array) -> list[Array]:
             given = [*inputs[: data[0]], exact(array), *inputs[data[0] + 1 :]]
-            return [v.data for v in _several(self.by_reference(kind, given, attributes, count))]
+            return [v.data for v in several(self.by_reference(kind, given, attributes, count))]
 
-        tag = _shared_tag([inputs[i] for i in data])
-        if tag[:1] in _MOVED and (len(_MOVES[kind]) > 1 or kind in _FILL):
+        tag = shared_tag([inputs[i] for i in data])
+        if tag[:1] in MOVED and (len(_MOVES[kind]) > 1 or kind in FILL):
             tag = ()
-        tags = _moved_tags(tag, source.data.shape, move, len(found))
+        tags = moved_tags(tag, source.data.shape, move, len(found))
         results = tuple(self.symbol(v.data, source.dtype, t) for v, t in zip(found, tags, strict=True))
         if len(data) == 1 and source.number is not None:
             for value, number in zip(results, move(source.number), strict=True):
@@ -641,18 +605,10 @@ class Interpreter:
         inferred = self._inferred(kind, inputs, attributes, count, domain)
         if inferred is not None:
             return inferred
-        trial = [
-            None
-            if v is None
-            else Value(
-                v.data if v.exact else v.number if v.number is not None else np.zeros(v.data.shape, _ordinary(v.dtype)),
-                v.dtype,
-            )
-            for v in inputs
-        ]
+        trial = [None if v is None else Value(_some_numbers(v), v.dtype) for v in inputs]
         try:
-            shapes = _several(self.by_reference(kind, trial, attributes, count, domain))
-            others = _several(self.by_reference(kind, [_otherwise(v) for v in trial], attributes, count, domain))
+            shapes = several(self.by_reference(kind, trial, attributes, count, domain))
+            others = several(self.by_reference(kind, [other_numbers(v) for v in trial], attributes, count, domain))
         except Exception as error:
             raise NotCoveredError(f"operator {domain + '.' if domain else ''}{kind}") from error
         if [s.data.shape for s in shapes] != [s.data.shape for s in others]:
@@ -672,7 +628,7 @@ class Interpreter:
             node = self._as_node(kind, inputs, attributes, count, domain)
             values = {f"i{i}": v for i, v in enumerate(inputs) if v is not None}
             data = {n: numpy_helper.from_array(v.data) for n, v in values.items() if v.exact and not is_float(v.dtype)}
-            types = {n: _type_of(v) for n, v in values.items()}
+            types = {n: type_of(v) for n, v in values.items()}
             imports = [helper.make_opsetid(d, v) for d, v in self._opsets.items()]
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
         except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, ValueError, TypeError, RuntimeError):
@@ -814,20 +770,17 @@ def _constant_of(attributes: Attributes) -> Array:
     return np.array(value, kind)
 
 
-def _number(value: Value) -> Array | None:
-    if value.data.size > _SMALL or value.data.dtype.kind not in "bifu":
-        return None
-    return value.data if value.exact else value.number
+def _some_numbers(value: Value) -> Array:
+    """A tensor's own numbers, or zeros where they are not known."""
+    if value.exact:
+        return value.data
+    return np.zeros(value.data.shape, ordinary_type(value.dtype)) if value.number is None else value.number
 
 
 def _gather_elements(data: Value, indices: Value, axis: int) -> Value:
     """ONNX's own implementation fails where the indices have fewer rows than the data."""
     kept = tuple(slice(None) if d == axis % data.data.ndim else slice(n) for d, n in enumerate(indices.data.shape))
     return exact(np.take_along_axis(data.data[kept], indices.data.astype(np.int64), axis))
-
-
-def _ordinary(dtype: np.dtype[Any]) -> Any:
-    return np.float32 if is_float(dtype) else dtype
 
 
 def _cut(inputs: list[Any]) -> list[Any]:
@@ -840,32 +793,10 @@ def _cut(inputs: list[Any]) -> list[Any]:
     return [exact(data), exact(np.maximum(pads, 0)), *inputs[2:]]
 
 
-def _several(found: Any) -> tuple[Item, ...]:
-    return found if isinstance(found, tuple) else (found,)
-
-
-def _otherwise(value: Value | None) -> Value | None:
-    """Zeros that stand for symbols, with other numbers in their place."""
-    if value is None or value.data.dtype.kind in "OUSb" or value.data.any():
-        return value
-    return Value((np.arange(value.data.size).reshape(value.data.shape) % 3).astype(value.data.dtype), value.dtype)
-
-
-def _plain(value: Item) -> Any:
-    return [v.data for v in value] if isinstance(value, list) else value.data
-
-
-def _type_of(value: Item) -> onnx.TypeProto:
-    if value is None:
-        return onnx.TypeProto()
-    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.data.shape)
-
-
 _DRAWS = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 )
 TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
-WRAPS = ("wraps",)  # the tag of integers that arithmetic made: beyond their type they wrap around
 _WRAPPING = frozenset(
     ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Einsum", "CumSum", "ReduceSum", "ReduceProd")
 )
@@ -896,21 +827,17 @@ _WITHOUT_EFFECT = frozenset(
         *("nodes_hitrates", "nodes_hitrates_as_tensor"),
     )
 )
-_COSTLY = frozenset(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu"))
+_COSTLY = frozenset(
+    ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu", "Gather")
+)
 _KEPT = 2**23  # elements of one result
 _ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"))
 
 __all__ = [
     "ONE",
     "TREES",
-    "WRAPS",
     "Interpreter",
-    "Item",
-    "NotCoveredError",
-    "Value",
-    "exact",
     "follow",
-    "is_float",
     "moves",
     "operator",
 ]

@@ -14,8 +14,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import TREES, Interpreter, NotCoveredError, exact, is_float
+from onnxtool.equality.certificate.interpreter import TREES, Interpreter
 from onnxtool.equality.certificate.trees import leaf_weights
+from onnxtool.equality.certificate.values import NotCoveredError, exact, is_float
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.cut_model import captured_names, cut_model
 from onnxtool.report.certificate import ConstantStep, RoundedConstant
@@ -119,9 +120,9 @@ class Constants:
             else:
                 self._add(node)
         self._follow()
-        for name in dict.fromkeys(n.input[1] for n in model.graph.node if n.op_type == "Div"):
-            if name in self.known and self.known[name].floats:
-                self._emit("Reciprocal", (name,))
+        divisors = dict.fromkeys(n.input[1] for n in model.graph.node if n.op_type == "Div")
+        floats = [n for n in divisors if n in self.known and self.known[n].floats]
+        self.reciprocals = [self._emit("Reciprocal", (name,)) for name in floats]
         for name, known in [*self.known.items()]:
             if known.floats and len(known.shape) == 2 and known.shape[0] == known.shape[1] > 1:
                 self._emit("Transpose", (name,))
@@ -356,7 +357,7 @@ class Constants:
 
 
 def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
-    """Initializers and Constant nodes of the main graph by name."""
+    """Initializers, Constant nodes and factors of the runtime's products in the main graph, by name."""
     found = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
     for node in model.graph.node:
@@ -364,6 +365,9 @@ def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
             found[f"{node.output[-1]}.weights"] = leaf_weights(
                 {a.name: helper.get_attribute_value(a) for a in node.attribute}
             )
+        if node.domain == "com.microsoft":
+            factors = [a for a in node.attribute if a.name in ("scale", "alpha") and a.f not in (0, 1)]
+            found |= {f"{node.output[0]}.{a.name}": np.array(a.f, np.float32) for a in factors}
         if node.op_type != "Constant" or not node.attribute:
             continue
         held = node.attribute[0]
@@ -399,7 +403,7 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     for name, known in a.known.items():
         if known.floats and known.size:
             by_size.setdefault(known.size, []).append(name)
-    single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX)]
+    single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX) or n in a.reciprocals]
     found, open_ones = [], {}
     for name, constant in constants_of(b).items():
         if not is_float(constant.dtype) or not constant.size:

@@ -14,7 +14,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.report.certificate import CertificateReport
 
-_LARGE = 2**28  # bytes of weights of one model
+MOST_WEIGHTS = 2**27  # bytes of one model: beyond this their elements do not fit into 2 GB of memory
 
 
 def certify_models(
@@ -38,8 +38,8 @@ def certify_models(
         patience: seconds beyond that for what there is no certificate without.
         most: how many sizes.
     """
-    if io.weight_bytes(a) + io.weight_bytes(b) > _LARGE:
-        return CertificateReport(*names, "not tested", reason=f"more than {_LARGE >> 20} MiB of weights")
+    if max(io.weight_bytes(a), io.weight_bytes(b)) > MOST_WEIGHTS:
+        return CertificateReport(*names, "not tested", reason=f"more than {MOST_WEIGHTS >> 20} MiB of weights")
     try:
         return certify(
             with_weights(a), with_weights(b), examples, names=names, seconds=seconds, patience=patience, most=most
@@ -60,8 +60,8 @@ def certify_rows(
         size: the fixed batch.
         seconds: that this may take.
     """
-    if 2 * io.weight_bytes(after) > _LARGE:
-        return RowDependence(f"was not decided: more than {_LARGE >> 20} MiB of weights", decided=False)
+    if io.weight_bytes(after) > MOST_WEIGHTS:
+        return RowDependence(f"was not decided: more than {MOST_WEIGHTS >> 20} MiB of weights", decided=False)
     try:
         with np.errstate(all="ignore"):
             return row_dependence(with_weights(after), size + 4, seconds, FixedBatch(with_weights(before), batch, size))

@@ -9,28 +9,21 @@ import ml_dtypes
 import numpy as np
 from onnx import helper
 
-from onnxtool.equality.certificate import trees
+from onnxtool.equality.certificate import attention, trees
 from onnxtool.equality.certificate.bounds import bound_of
 from onnxtool.equality.certificate.field import ONE, Field
-from onnxtool.equality.certificate.interpreter import (
-    WRAPS,
-    Array,
-    Attributes,
-    Interpreter,
-    Item,
-    NotCoveredError,
-    Value,
-    exact,
-    is_float,
-    operator,
-)
+from onnxtool.equality.certificate.interpreter import Interpreter, operator
 from onnxtool.equality.certificate.recurrent import recurrent_layer
+from onnxtool.equality.certificate.values import WRAPS, Array, Attributes, Item, NotCoveredError, Value, exact, is_float
 
 BOOL = np.dtype(bool)
 operator("LSTM", "GRU", "RNN")(recurrent_layer)
 operator("TreeEnsembleRegressor")(trees.regressor)
 operator("TreeEnsembleClassifier")(trees.classifier)
 operator("ArrayFeatureExtractor")(trees.extracted)
+operator("com.microsoft.MultiHeadAttention")(attention.multi_head_attention)
+operator("com.microsoft.Attention")(attention.packed_attention)
+operator("com.microsoft.RotaryEmbedding")(attention.rotary_embedding)
 
 
 def register() -> None:
@@ -111,10 +104,14 @@ def _lp_normalization(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 @operator("IsNaN", "IsInf")
 def _none(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    """Known not to hold where the numbers have a bound."""
+    """Known not to hold where the numbers have a bound, and known where a mask alone decides."""
     asked = (a["_kind"], a.get("detect_negative", 1), a.get("detect_positive", 1))
     if bound_of(i[0]) is not None:
         return exact(np.zeros(i[0].data.shape, bool))
+    if asked[0] == "IsNaN" and i[0].nan is not None:
+        return m.symbol(np.broadcast_to(i[0].nan, i[0].data.shape), BOOL)
+    if i[0].tag[:1] == ("lowest",):
+        return m.symbol(i[0].tag[1], BOOL) if asked[:2] == ("IsInf", 1) else exact(np.zeros(i[0].data.shape, bool))
     return m.symbol(m.field.hash("not finite", m.elements(i[0]), attributes=asked), BOOL)
 
 
@@ -401,7 +398,7 @@ def _matmul(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     y = np.swapaxes(y, -1, -2) if a.get("transB", 0) else y
     _meet(m, (i[0], x), (i[1], y))
     found = f.matmul(x, y)
-    return m.symbol(f.mul(found, f.scalar(a["alpha"])) if a.get("alpha", 1.0) != 1.0 else found, dtype)
+    return m.symbol(f.mul(found, m.factor(a, "alpha")), dtype)
 
 
 def _meet(m: Interpreter, left: tuple[Value, Array], right: tuple[Value, Array]) -> None:

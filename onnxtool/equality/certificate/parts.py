@@ -14,8 +14,9 @@ import numpy as np
 import onnx
 
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, Value
+from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.ledger import constants_of
+from onnxtool.equality.certificate.values import Item, Value
 from onnxtool.model.cut_model import captured_names
 
 Key = tuple[str, tuple[int, ...], object]  # what two equal values have in common: dtype, shape and a hash

@@ -18,10 +18,11 @@ import onnx
 from onnx import helper
 
 from onnxtool.equality.certificate.field import Array, Field
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, Value, is_float, moves
+from onnxtool.equality.certificate.interpreter import Interpreter, moves
 from onnxtool.equality.certificate.ledger import constants_of, content_of
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes
+from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, is_float
 from onnxtool.model.cut_model import captured_names
 
 _LARGEST = 200_000  # of a size

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtool.equality.certificate.field import ONE, Array, Field
-from onnxtool.equality.certificate.interpreter import Attributes, Interpreter, Item, NotCoveredError
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.values import Attributes, Item, NotCoveredError
 
 _USUAL = {"LSTM": (b"Sigmoid", b"Tanh", b"Tanh"), "GRU": (b"Sigmoid", b"Tanh"), "RNN": (b"Tanh",)}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -12,8 +12,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, TooManyStepsError, Value
+from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
+from onnxtool.equality.certificate.values import Item, NotCoveredError, TooManyStepsError, Value
 from onnxtool.model.spec import is_placeholder
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)

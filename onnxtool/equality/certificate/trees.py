@@ -16,14 +16,8 @@ import numpy as np
 from onnx import numpy_helper
 
 from onnxtool.equality.certificate.field import Decisions
-from onnxtool.equality.certificate.interpreter import (
-    Array,
-    Attributes,
-    Interpreter,
-    Item,
-    NotCoveredError,
-    exact,
-)
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.values import Array, Attributes, Item, NotCoveredError, exact
 
 _MOST_NODES = 1 << 21
 _LOW = {"BRANCH_LEQ": True, "BRANCH_LT": True, "BRANCH_GT": False, "BRANCH_GTE": False}

@@ -65,3 +65,154 @@ def test_the_reason_names_what_is_never_shared_again() -> None:
     report = certify(attention(GUARD, x="numbers"), attention(PLAIN, x="numbers"))
     assert report.reason.startswith("not shown to be the same real function: ")
     assert "Softmax" not in report.reason or "Identity" in report.reason
+
+
+def masked_attention(first: str, second: str) -> onnx.ModelProto:
+    """Two layers under a mask of -inf: each begins with scores `u` and ends with the mixed values."""
+    values = np.random.default_rng(1).standard_normal((4, 4)).astype(np.float32)
+    layers = (
+        "e = Gather(table, x) low = Where(mask, zero, masked) "
+        f"t0 = Transpose<perm = [0, 2, 1]>(e) s0 = MatMul(e, t0) u0 = Add(s0, low) p0 = Softmax(u0) {first} "
+        "f = MatMul(m0, values) "
+        f"t1 = Transpose<perm = [0, 2, 1]>(f) s1 = MatMul(f, t1) u1 = Add(low, s1) p1 = Softmax(u1) {second} "
+        "y = Identity(m1)"
+    )
+    text = (
+        '<ir_version: 9, opset_import: ["" : 20]> g (int64[n, l] x, bool[n, l, l] mask) => (float[n, l, 4] y) '
+        f"{{ {layers} }}"
+    )
+    made = onnx.parser.parse_model(text)
+    held = {"table": TABLE, "values": values, "zero": np.float32(0).reshape(()), "masked": np.float32(-np.inf)}
+    held["last"] = np.array([-1])  # type: ignore[assignment]
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in held.items())
+    return made
+
+
+def of_shares(layer: int) -> str:
+    data = "e" if layer == 0 else "f"
+    return f"n{layer} = IsNaN(p{layer}) q{layer} = Where(n{layer}, zero, p{layer}) m{layer} = MatMul(q{layer}, {data})"
+
+
+def of_rows(layer: int, test: str = "IsInf<detect_positive = 0>", mask: str = "low") -> str:
+    data = "e" if layer == 0 else "f"
+    return (
+        f"h{layer} = ReduceMax({mask}, last) r{layer} = {test}(h{layer}) "
+        f"a{layer} = MatMul(p{layer}, {data}) m{layer} = Where(r{layer}, zero, a{layer})"
+    )
+
+
+def test_rows_that_a_mask_leaves_empty_are_told_by_the_mask() -> None:
+    """Behind the guard of the first layer all numbers have bounds again."""
+    a = masked_attention(of_shares(0), of_shares(1))
+    assert certify(a, masked_attention(of_rows(0), of_rows(1)), seconds=5).verdict == "certified"
+    assert certify(a, masked_attention(of_rows(0, "IsInf"), of_rows(1)), seconds=5).verdict == "certified"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        of_rows(1, "IsInf<detect_negative = 0>"),
+        of_rows(1, "IsNaN"),
+        of_rows(1, mask="s1"),
+        "m1 = MatMul(p1, f)",
+        of_rows(1).replace("Where(r1, zero, a1)", "Where(r1, a1, zero)"),
+        of_rows(1).replace("ReduceMax", "ReduceMin"),
+        of_rows(1).replace("last", "middle").replace("h1 =", "middle = Constant <value_ints = [1]> () h1 ="),
+    ],
+)
+def test_other_tests_of_the_mask(other: str) -> None:
+    a = masked_attention(of_shares(0), of_shares(1))
+    assert certify(a, masked_attention(of_rows(0), other), seconds=5).verdict == "not tested"
+
+
+def test_of_numbers_without_a_bound_the_mask_tells_nothing() -> None:
+    a, b = masked_attention(of_shares(0), of_shares(1)), masked_attention(of_rows(0), of_rows(1))
+    for model in (a, b):
+        nodes = [n for n in model.graph.node if n.op_type != "Gather"]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+        model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("e", onnx.TensorProto.FLOAT, ["n", "l", 4]))
+    assert certify(a, b, seconds=5).verdict == "not tested"
+
+
+def normalized(steps: str, *, eps: float = 1e-6) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """A norm in single operators, multiplied until its own factors could overflow, before a guarded softmax."""
+    models = []
+    for end in (GUARD, PLAIN):
+        text = (
+            '<ir_version: 9, opset_import: ["" : 20]> g (int64[n, l] x) => (float[n, l, l] y) { e = Gather(table, x) '
+            f"{steps} big = Mul(z, large) t = Transpose<perm = [0, 2, 1]>(big) s = MatMul(big, t) "
+            f"p = Softmax(s) {end} }}"
+        )
+        made = onnx.parser.parse_model(text)
+        held = {"table": TABLE * np.float32(1e9), "zero": 0.0, "eps": eps, "two": 2.0, "one": 1.0, "large": 1e10}
+        held |= {"half": 0.5, "back": -0.5}
+        made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a, np.float32), n) for n, a in held.items())
+        made.graph.initializer.append(numpy_helper.from_array(np.array([-1]), "last"))
+        models.append(made)
+    return models[0], models[1]
+
+
+MEAN = "m = ReduceMean(q, last) a = Add(m, eps) "
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "q = Pow(e, two) " + MEAN + "r = Sqrt(a) z = Div(e, r)",
+        "q = Mul(e, e) " + MEAN + "r = Pow(a, half) w = Div(one, r) z = Mul(w, e)",
+        "q = Mul(e, e) " + MEAN + "w = Pow(a, back) z = Mul(e, w)",
+        "q = Pow(e, two) m = ReduceSum(q, last) a = Add(eps, m) r = Sqrt(a) w = Reciprocal(r) z = Mul(e, w)",
+        "c = ReduceMean(e, last) d = Sub(e, c) q = Pow(d, two) " + MEAN + "r = Sqrt(a) z = Div(d, r)",
+    ],
+)
+def test_a_norm_in_single_operators_has_a_bound(steps: str) -> None:
+    assert certify(*normalized(steps), seconds=5).verdict == "certified"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "z = Identity(e)",
+        "q = Pow(e, two) " + MEAN + "r = Sqrt(a) o = Neg(e) f = Add(o, one) z = Div(f, r)",  # of other numbers
+        "q = Pow(e, two) m = ReduceMean(q, last) r = Sqrt(m) z = Div(e, r)",  # zero by zero
+        "q = Mul(e, one) " + MEAN + "r = Sqrt(a) z = Div(e, r)",  # no square: the root of a negative number
+        "q = Pow(e, two) " + MEAN + "z = Div(e, a)",
+        "q = Pow(e, two) m = ReduceMean(q, last) a = Sub(m, eps) r = Sqrt(a) z = Div(e, r)",
+        "q = Pow(e, two) m = ReduceMax(q, last) a = Add(m, back) r = Sqrt(a) z = Div(e, r)",
+    ],
+)
+def test_what_is_no_norm_has_none(steps: str) -> None:
+    assert certify(*normalized(steps), seconds=5).verdict == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("step", "factor", "verdict"),
+    [
+        ("z = com.microsoft.FusedMatMul<alpha = 2.0>(e, square)", 1e14, "certified"),
+        ("z = com.microsoft.FusedMatMul<alpha = 1e9>(e, square)", 1e14, "not tested"),
+        ("z = com.microsoft.FusedMatMul<transA = 1, alpha = 2.0>(e, wide)", 1e14, "certified"),
+        ("z = com.microsoft.FastGelu(e, row)", 1e17, "certified"),
+        ("z = com.microsoft.BiasGelu(e, row)", 1e17, "certified"),
+        ("z = com.microsoft.BiasGelu(e, row)", 1e19, "not tested"),
+        ("z = com.microsoft.SkipLayerNormalization(e, e, row, row)", 1e9, "certified"),
+        ("z = com.microsoft.SkipLayerNormalization(e, e, row, row)", 1e19, "not tested"),
+        ("v, mean, i = LayerNormalization<stash_type = 1>(e, row) z = Mul(i, row)", 1e9, "not tested"),
+    ],
+)
+def test_bounds_of_the_runtime_s_operators(step: str, factor: float, verdict: str) -> None:
+    """The scores of two large numbers overflow or do not."""
+    models = []
+    for end in (GUARD, PLAIN):
+        text = (
+            '<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]> g (int64[4, 4] x) => (float[4, a, a] y) '
+            f"{{ e = Gather(table, x) {step} t = Transpose<perm = [0, 2, 1]>(z) s = MatMul(z, t) p = Softmax(s) "
+            f"{end} }}"
+        )
+        made = onnx.parser.parse_model(text)
+        held = {"table": TABLE * np.float32(factor), "zero": np.float32(0), "row": TABLE[0], "square": TABLE[:4]}
+        held["wide"] = np.ones((4, 4, 4), np.float32)
+        made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in held.items())
+        models.append(made)
+    found = certify(*models, seconds=5)
+    assert found.verdict == verdict, found.reason

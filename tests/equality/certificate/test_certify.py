@@ -12,9 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.equality.certificate.certify import certify, only_change
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, Value
+from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.ledger import Constants
 from onnxtool.equality.certificate.models import certify_models
+from onnxtool.equality.certificate.values import Value
 from onnxtool.model import io
 
 RNG = np.random.default_rng(0)
@@ -85,6 +86,10 @@ SAME = {
         "y = LogSoftmax(x)",
     ),
     "softmax by its logarithm": ("l = LogSoftmax(x) y = Exp(l)", "y = Softmax(x)"),
+    "a constant choice of roots": (
+        "p = Abs(x) r = Sqrt(p) e = Exp(x) s = Sqrt(e) y = Where(some, r, s)",
+        "p = Abs(x) e = Exp(x) t = Where(some, p, e) y = Sqrt(t)",
+    ),
     "transposes": ("h = Transpose(x) y = Transpose(h)", "y = Identity(x)"),
 }
 EXTRA: Weights = {
@@ -94,6 +99,7 @@ EXTRA: Weights = {
     "eps": np.float32([1e-5]),
     "ones": np.ones(4, np.float32),
     "root": np.float32([0.5**0.5]),
+    "some": np.array([True, False, True, False]),
 }
 APART = {
     "another activation": ("y = Relu(x)", "y = Abs(x)"),

@@ -12,7 +12,8 @@ from onnx import helper, numpy_helper
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.certify import certify
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, Value
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.values import NotCoveredError, Value
 
 operators.register()
 FIELD = Field(5)

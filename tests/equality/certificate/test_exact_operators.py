@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, Value
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.values import Value
 
 operators.register()
 FIELD = Field(3)
