@@ -142,6 +142,14 @@ class ServeOptions:
     reload_seconds: float = 1.0
     access_log: bool = option(False, "Log every request.", place=4)
 
+    def conflict(self) -> str:
+        """Which options exclude each other, or need another one; empty where all fit."""
+        if (self.certificate is None) != (self.key is None):
+            return "TLS takes both a certificate and its key."
+        if self.in_process and self.workers != 1:
+            return "in-process runs models in the server's own process; it takes no other number of workers."
+        return ""
+
 
 @dataclass(frozen=True)
 class ServeCommand(ServeOptions, ServeLimits, Runtime, Shown):

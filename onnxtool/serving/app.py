@@ -208,7 +208,7 @@ class App:
         last = len(parts) - 1
         for index, part in enumerate(parts):
             more = index < last or answer.stream is not None or unread
-            await send({"type": "http.response.body", "body": bytes(part), "more_body": more})
+            await send({"type": "http.response.body", "body": part, "more_body": more})
         if unread:
             await _discard(request.receive)
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -32,7 +32,7 @@ class _EngineJob:
         rows: size of the first dim of all of them; 0 when they differ, so that it cannot be joined to others.
         shapes: of the other dims.
         answer: what its client waits for.
-        seconds: that its client waits.
+        seconds: that any request may take.
         show: takes the texts that its run shows before its end; None where it waits for the end alone.
         arrived: when.
     """
@@ -98,14 +98,16 @@ class Engine:
         seconds: float,
         when_gone: WhenGone | None = None,
         show: Show | None = None,
+        within: float | None = None,
     ) -> dict[str, Any]:
         """One request.
 
         Args:
             feeds: as decoded.
-            seconds: that it may wait and run.
+            seconds: that any request may wait and run.
             when_gone: takes what to call when the client leaves.
             show: takes the texts that the run shows before its end, on a thread.
+            within: seconds that the client itself waits.
 
         Raises:
             InputError: the feeds do not fit the model, or it fails on them.
@@ -125,13 +127,13 @@ class Engine:
         if when_gone is not None:
             when_gone(job.answer.cancel)
         self._next()
-        result = "fail"
+        result, waited = "fail", seconds if within is None else min(seconds, within)
         try:
-            found = await asyncio.wait_for(job.answer, seconds)
+            found = await asyncio.wait_for(job.answer, waited)
             result = "success"
             return found
         except TimeoutError:
-            raise HttpError(504, "timeout", f"no answer within {seconds:g} s.") from None
+            raise HttpError(504, "timeout", f"no answer within {waited:g} s.") from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():

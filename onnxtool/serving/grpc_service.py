@@ -1,4 +1,5 @@
-"""The Open Inference Protocol V2 over gRPC: the calls of KServe's open_inference_grpc.proto, each message in one line.
+"""The Open Inference Protocol V2 over gRPC: the calls of KServe's open_inference_grpc.proto, and of Triton's
+grpc_service.proto those of its repository and its statistics; each message in one line.
 
 Tensors are read and written by the code that reads and writes those of HTTP, so that both take and refuse the same.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -25,6 +27,8 @@ _SERVICE = "inference.GRPCInferenceService"
 _PARAMETERS = "map parameters"
 _TENSOR = f"string name; string datatype; repeated int64 shape; {_PARAMETERS}; InferTensorContents contents"
 _MODEL = "string name; string version"
+_CONTROL = f"string repository_name; string model_name; {_PARAMETERS}"
+_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer")
 # Fields are numbered in their order. Those of a oneof are told apart by which of them is there.
 _MESSAGES: Mapping[str, str] = {
     "InferParameter": "oneof bool bool_param; oneof int64 int64_param; oneof string string_param; "
@@ -50,6 +54,17 @@ _MESSAGES: Mapping[str, str] = {
     "repeated InferTensor inputs; repeated InferRequestedOutputTensor outputs; repeated bytes raw_input_contents",
     "ModelInferResponse": f"string model_name; string model_version; string id; {_PARAMETERS}; "
     "repeated InferTensor outputs; repeated bytes raw_output_contents",
+    "RepositoryIndexRequest": "string repository_name; bool ready",
+    "RepositoryIndexResponse": "repeated ModelIndex models",
+    "ModelIndex": "string name; string version; string state; string reason",
+    **{f"RepositoryModel{what}Request": _CONTROL for what in ("Load", "Unload")},
+    **{f"RepositoryModel{what}Response": "" for what in ("Load", "Unload")},
+    "ModelStatisticsRequest": _MODEL,
+    "ModelStatisticsResponse": "repeated ModelStatistics model_stats",
+    "ModelStatistics": "string name; string version; uint64 last_inference; uint64 inference_count; "
+    "uint64 execution_count; InferStatistics inference_stats",
+    "InferStatistics": "; ".join(f"StatisticDuration {name}" for name in _DURATIONS),
+    "StatisticDuration": "uint64 count; uint64 ns",
 }
 _CONTENTS = {
     **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
@@ -133,6 +148,10 @@ class GrpcService:
             "ServerMetadata": self._server_metadata,
             "ModelMetadata": self._model_metadata,
             "ModelInfer": self._infer,
+            "ModelStatistics": self._statistics,
+            "RepositoryIndex": self._index,
+            "RepositoryModelLoad": partial(self._control, self._repository.load_again),
+            "RepositoryModelUnload": partial(self._control, self._repository.unload),
         }
         limits, grpc = self._options.limits, self._grpc
         options = [("grpc.max_receive_message_length", limits.request_bytes), ("grpc.max_send_message_length", -1)]
@@ -198,11 +217,25 @@ class GrpcService:
         return {"ready": self._app.state.ready}
 
     async def _server_metadata(self, _: Any) -> dict[str, Any]:
-        return {"name": "onnxtool", "version": __version__, "extensions": ("classification",)}
+        return {
+            "name": "onnxtool",
+            "version": __version__,
+            "extensions": ("classification", "model_repository", "statistics"),
+        }
 
     async def _model_metadata(self, asked: Any) -> dict[str, Any]:
         served = self._repository.find(asked.name, asked.version or None)
         return served.metadata(self._repository.versions()[served.target.name])
+
+    async def _statistics(self, asked: Any) -> dict[str, Any]:
+        return {"model_stats": self._repository.statistics(asked.name or None, asked.version or None)}
+
+    async def _index(self, asked: Any) -> dict[str, Any]:
+        return {"models": self._repository.index(ready=asked.ready)}
+
+    async def _control(self, change: Callable[[str], Awaitable[None]], asked: Any) -> dict[str, Any]:
+        await self._routes.control(asked.model_name, _values(asked.parameters), change)
+        return {}
 
     async def _infer(self, asked: Any) -> dict[str, Any]:
         header, raw = _as_json(asked)
@@ -226,7 +259,6 @@ def _as_json(asked: Any) -> tuple[dict[str, Any], bytes]:
     for index, tensor in enumerate(asked.inputs):
         entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
         entry["parameters"] = _values(tensor.parameters)
-        entry["parameters"].pop("binary_data_size", None)
         if raw:
             entry["parameters"]["binary_data_size"] = len(raw[index])
         else:
@@ -237,8 +269,6 @@ def _as_json(asked: Any) -> tuple[dict[str, Any], bytes]:
                 raise InputError(f"{tensor.name!r}: a text is not UTF-8.") from error
         inputs.append(entry)
     outputs = [{"name": output.name, "parameters": _values(output.parameters)} for output in asked.outputs]
-    for output in outputs:
-        output["parameters"].pop("binary_data", None)
     parameters = _values(asked.parameters) | {"binary_data_output": True}
     header = {"inputs": inputs, "outputs": outputs, "parameters": parameters}
     return header | ({"id": asked.id} if asked.id else {}), b"".join(raw)
@@ -246,4 +276,6 @@ def _as_json(asked: Any) -> tuple[dict[str, Any], bytes]:
 
 def _values(parameters: Any) -> dict[str, Any]:
     found = {name: value.WhichOneof("choice") for name, value in parameters.items()}
+    if binary := [name for name in found if name.startswith("binary_data")]:
+        raise InputError(f"the parameter {binary[0][:100]!r} is of HTTP; here outputs are raw bytes.")
     return {name: getattr(parameters[name], kind) for name, kind in found.items() if kind is not None}

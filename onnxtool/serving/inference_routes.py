@@ -112,17 +112,17 @@ class InferenceRoutes:
         return json_answer(self._find(request).configuration())
 
     async def _statistics(self, request: Request) -> Answer:
-        return json_answer({"model_stats": [self._find(request).statistics(self._metrics)]})
+        return json_answer({"model_stats": self._repository.statistics(*_named(request))})
 
     async def _all_statistics(self, _: Request) -> Answer:
-        return json_answer({"model_stats": [served.statistics(self._metrics) for served in self._repository.all()]})
+        return json_answer({"model_stats": self._repository.statistics()})
 
     async def _index(self, request: Request) -> Answer:
         found = load_json(await request.body() or b"{}")
         ready = found.get("ready", False)
         if type(ready) is not bool:
             raise InputError("'ready' must be true or false.")
-        return json_answer([e for e in self._repository.index() if not ready or e["state"] == "READY"])
+        return json_answer(self._repository.index(ready=ready))
 
     async def _load(self, request: Request) -> Answer:
         return await self._control(request, self._repository.load_again)
@@ -131,13 +131,22 @@ class InferenceRoutes:
         return await self._control(request, self._repository.unload)
 
     async def _control(self, request: Request, change: Callable[[str], Awaitable[None]]) -> Answer:
+        given = load_json(await request.body() or b"{}").get("parameters") or {}
+        await self.control(request.path[3], given, change)
+        return json_answer({})
+
+    async def control(self, name: str, parameters: Any, change: Callable[[str], Awaitable[None]]) -> None:
+        """Load or unload a model.
+
+        Raises:
+            HttpError: 403 without `model_control`; else as of the repository.
+            InputError: with parameters.
+        """
         if not self._options.model_control:
             raise HttpError(403, "model_control", "only with --model-control may requests load and unload models.")
-        given = load_json(await request.body() or b"{}").get("parameters") or {}
-        if given != {} and given != {"unload_dependents": False}:  # which Triton's client sends
+        if parameters not in ({}, {"unload_dependents": False}):  # which Triton's client sends
             raise InputError("parameters of a load or unload are not supported.")
-        await change(request.path[3])
-        return json_answer({})
+        await change(name)
 
     async def _infer(self, request: Request) -> Answer:
         with self._repository.use(*_named(request)) as served:
@@ -166,7 +175,7 @@ class InferenceRoutes:
         for name in asked.outputs:
             if name not in labels:
                 raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(labels)}.")
-        outputs = await self._run(served, asked.feeds, when_gone)
+        outputs = await self._run(served, asked.feeds, when_gone, asked.seconds)
         head: dict[str, Any] = {"model_name": served.target.name, "model_version": served.target.version}
         if asked.id is not None:
             head["id"] = asked.id
@@ -195,13 +204,15 @@ class InferenceRoutes:
             return Answer([table], headers=((b"content-type", b"text/csv; charset=utf-8"),))
         return json_answer({name: to_lists(name, np.asarray(a)) for name, a in outputs.items()})
 
-    async def _run(self, served: Served, feeds: Feeds, when_gone: WhenGone | None) -> dict[str, Any]:
+    async def _run(
+        self, served: Served, feeds: Feeds, when_gone: WhenGone | None, within: float | None = None
+    ) -> dict[str, Any]:
         specs = served.engine.model.inputs
         check_feeds(specs, feeds)
         check_shared_dims(feeds, shared_dims(specs))
         seconds = (served.target.options or self._options).limits.run_seconds
         with self._tracing.run(served.target.labels):
-            return await served.engine.infer(feeds, seconds, when_gone)
+            return await served.engine.infer(feeds, seconds, when_gone, within=within)
 
     def _limit_json(self, size: int) -> None:
         if size > self._options.limits.json_bytes:

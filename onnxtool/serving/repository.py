@@ -11,7 +11,6 @@ from typing import Any
 
 import onnx
 
-from onnxtool.benchmark.batching import BatchChoice, choose_batch
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.serve import ServeOptions
@@ -204,15 +203,22 @@ class Repository:
             self._end(slot.served)
             slot.served = None
 
-    def index(self) -> list[dict[str, str]]:
-        """Every model that was named, as Triton's extension has it. Source: extension_model_repository.md."""
+    def statistics(self, name: str | None = None, version: str | None = None) -> list[dict[str, Any]]:
+        """Those of one model, or of all; errors as of `use`."""
+        return [s.statistics(self._metrics) for s in ([self.find(name, version)] if name else self.all())]
+
+    def index(self, *, ready: bool) -> list[dict[str, str]]:
+        """Every model that was named, or those that are ready, as Triton's extension has it.
+
+        Source: extension_model_repository.md.
+        """
         found = []
         for slot in self._slots.values():
             state = {"state": "READY"}
             if slot.served is None:
                 state = {"state": "UNAVAILABLE", "reason": "unloaded" if slot.unloaded else slot.reason}
             found.append({"name": slot.target.name, "version": slot.target.version, **state})
-        return found
+        return [entry for entry in found if not ready or entry["state"] == "READY"]
 
     async def load_again(self, name: str) -> None:
         """Serve what the files of a model hold now, also if it was unloaded or refused.
@@ -385,17 +391,20 @@ class Repository:
         concurrency = model.count if isinstance(model, WorkerPool) else 1
         if isinstance(model, LocalModel) and texts is None:
             concurrency = options.concurrency or max(1, min(4, cpu.usable_cores()))
-        choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
+        size, reason = 1, "requests are joined with --batching auto alone"
         if options.batching == "auto" and texts is None:
+            from onnxtool.benchmark.batching import choose_batch
+
             choice = choose_batch(model, onnx.load(copy.path), concurrency=concurrency)
-        self._log.event("batching", **target.labels, max_batch=choice.size, reason=choice.reason)
+            size, reason = choice.size, choice.reason
+        self._log.event("batching", **target.labels, max_batch=size, reason=reason)
         return Engine(
             model,
             labels=(target.name, target.version),
             metrics=self._metrics,
             concurrency=concurrency,
             queue=options.limits.queue,
-            max_batch=choice.size,
+            max_batch=size,
             max_delay=options.max_delay,
         )
 

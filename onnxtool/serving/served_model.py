@@ -26,7 +26,6 @@ from onnxtool.runtime.feeds import Feeds, check_feeds, random_feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import classify, first_line
-from onnxtool.runtime.timing.timing import measure
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.serving.faults import HttpError
 
@@ -357,6 +356,8 @@ def measured_pool(make: Callable[[int], WorkerPool], most: int) -> tuple[WorkerP
     Returns:
         The processes, and how many times the requests of one `most` of them answer; None where that was not measured.
     """
+    from onnxtool.runtime.timing.timing import measure
+
     one = make(1)
     if most == 1:
         return one, None

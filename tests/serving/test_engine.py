@@ -243,3 +243,20 @@ def test_requests_whose_run_cannot_begin_are_told(runner: OnnxRunner, monkeypatc
         assert (await engine.infer(feeds(1), 30))["y"].shape == (1, 2)
 
     asyncio.run(run())
+
+
+def test_a_client_that_waits_for_less_is_told_so_and_never_waits_for_more(
+    runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    engine = made(runner)
+
+    async def asked(seconds: float, within: float) -> str:
+        with pytest.raises(HttpError) as error:
+            await engine.infer(feeds(1), seconds, within=within)
+        assert error.value.status == 504
+        return str(error.value)
+
+    assert asyncio.run(asked(30, 0.01)) == "no answer within 0.01 s."
+    assert asyncio.run(asked(0.02, 30)) == "no answer within 0.02 s."
+    gate.open.set()

@@ -70,7 +70,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         text = f'<ir_version: 10, opset_import: ["" : 20]> m ({inputs}) => ({outputs}) {{ {body} }}'
         onnx.save(parser.parse_model(text), folder / f"{title}.onnx")
     (folder / "tokens").write_text("secret\n")
-    server = Running(*folder.glob("*.onnx"), "--grpc-port", "0", "--reload", "off", "--token-file", folder / "tokens")
+    server = Running(*folder.glob("*.onnx"), "--grpc-port", "0", "--reload", "off", "--token-file", folder / "tokens",
+        "--model-control")  # fmt: skip
     yield Client(server, int(next(e for e in server.said if e["event"] == "listening")["grpc_port"]))
     assert server.stop() == 0
 
@@ -130,6 +131,8 @@ def test_what_is_wrong_is_told(client: Client) -> None:
         ({"outputs": [{"name": "z"}]}, "no output 'z'"),
         ({"outputs": [{"name": "yFP32", "parameters": none}]}, "1 or more"),
         ({"parameters": {"sequence_id": number(int64_param=1)}}, "not supported"),
+        ({"parameters": {"priority": number(uint64_param=1)}}, "'priority' is not supported"),
+        ({"outputs": [{"name": "yFP32", "parameters": {"binary_data": number(bool_param=False)}}]}, "is of HTTP"),
         ({"inputs": [], "raw_input_contents": []}, "no list 'inputs'"),
     ):
         code, message = client.fails("ModelInfer", **whole | changed)
@@ -149,6 +152,29 @@ def test_the_server_and_its_models_are_told(client: Client) -> None:
     assert 'route="ModelInfer"' in client.server.client(token="secret").request("GET", "/metrics")[2].decode()
 
 
+def test_models_are_loaded_unloaded_and_counted(client: Client) -> None:
+    array = np.array([1.5, -2, 6, 3], ml_dtypes.bfloat16)
+    asked = {"model_name": "b", "inputs": [{"name": "x", "datatype": "BF16", "shape": [4]}]}
+    whole = asked | {"raw_input_contents": [array.tobytes()]}
+    before = client.call("ModelStatistics", name="b").model_stats[0].inference_count
+    client.call("ModelInfer", **whole)
+    counted = client.call("ModelStatistics", name="b").model_stats[0]
+    assert (counted.name, counted.version, counted.inference_count) == ("b", "1", before + 1)
+    assert counted.inference_stats.success.count == before + 1 and counted.inference_stats.compute_infer.ns > 0
+    assert [s.name for s in client.call("ModelStatistics").model_stats] == [
+        m.name for m in client.call("RepositoryIndex", ready=True).models
+    ]
+    client.call("RepositoryModelUnload", model_name="b")
+    states = {m.name: (m.state, m.reason) for m in client.call("RepositoryIndex").models}
+    assert states == {"m": ("READY", ""), "b": ("UNAVAILABLE", "unloaded")}
+    assert client.fails("ModelInfer", **whole)[0] == "NOT_FOUND"
+    assert client.fails("RepositoryModelLoad", model_name="none")[0] == "NOT_FOUND"
+    override = {"config": MESSAGES["InferParameter"](string_param="{}")}
+    assert "not supported" in client.fails("RepositoryModelLoad", model_name="b", parameters=override)[1]
+    client.call("RepositoryModelLoad", model_name="b")
+    assert client.call("ModelInfer", **whole).raw_output_contents[0] == array.tobytes()
+
+
 def test_messages_are_those_of_the_published_protocol() -> None:
     """Against the messages that Triton's client has, by number and type, where it is installed."""
     published = pytest.importorskip("tritonclient.grpc").service_pb2
@@ -156,6 +182,7 @@ def test_messages_are_those_of_the_published_protocol() -> None:
         "InferTensor": published.ModelInferRequest.InferInputTensor,
         "InferRequestedOutputTensor": published.ModelInferRequest.InferRequestedOutputTensor,
         "TensorMetadata": published.ModelMetadataResponse.TensorMetadata,
+        "ModelIndex": published.RepositoryIndexResponse.ModelIndex,
     }
     for name, ours in MESSAGES.items():
         theirs = nested.get(name) or getattr(published, name)

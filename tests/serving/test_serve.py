@@ -376,7 +376,8 @@ def test_a_model_that_is_refused_leaves_no_copy(
         model = tmp_path / "bad.onnx"
         model.write_bytes(b"\x08\x01junk")
     else:
-        monkeypatch.setattr(f"onnxtool.serving.repository.{fails}", refuse)
+        place = "onnxtool.benchmark.batching" if fails == "choose_batch" else "onnxtool.serving.repository"
+        monkeypatch.setattr(f"{place}.{fails}", refuse)
     repository = Repository(ServeOptions(batching="auto"), Metrics(), Log(io.StringIO()), list)
     with pytest.raises(InputError) as caught:
         repository.load(parse_targets([str(model)]))

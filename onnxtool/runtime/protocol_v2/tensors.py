@@ -34,11 +34,8 @@ _DTYPES: Mapping[str, np.dtype] = {
 _RUNTIME_NAMES = {"float16": "FP16", "float": "FP32", "double": "FP64", "bfloat16": "BF16", "string": BYTES}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _CLASSES = "classification"
-# Of Triton's extensions: with them an answer is another one, or goes elsewhere.
-_OTHER_EXTENSIONS = frozenset(
-    {_CLASSES, "sequence_id", "sequence_start", "sequence_end"}
-    | {f"shared_memory_{part}" for part in ("region", "offset", "byte_size")}
-)
+# MLServer's codecs name what clients make of numbers and texts; it changes no answer.
+_CODECS = (("content_type", "np"), ("content_type", "str"))
 _MAX_RANK = 64
 _MAX_ELEMENTS = 1 << 48
 _SHOWN = 12  # names in a message
@@ -55,6 +52,7 @@ class InferRequest:
         binary: whether outputs come as raw bytes where `outputs` does not say.
         classes: name -> how many of the largest values of each row are wanted in place of the output itself.
         id: what the caller named the request; None where it did not.
+        seconds: that the caller waits for the answer; None where it does not say.
     """
 
     feeds: dict[str, np.ndarray]
@@ -62,6 +60,7 @@ class InferRequest:
     binary: bool
     classes: dict[str, int]
     id: str | None
+    seconds: float | None = None
 
 
 def datatype(dtype: np.dtype | str) -> str:
@@ -151,13 +150,17 @@ def decode_request(body: bytes, header_length: int | None) -> InferRequest:
 
 def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
     """Read a request from its JSON part and the bytes behind it; errors as of `decode_request`."""
+    parameters = _parameters(_only(header, "the request", "id", "inputs", "outputs"), "binary_data_output", "timeout")
     entries = header.get("inputs")
     if not isinstance(entries, list) or not entries:
         raise InputError("the request has no list 'inputs'.")
+    for entry in entries:
+        if isinstance(entry, dict):  # else it is told by what reads it
+            _parameters(_only(entry, "an input", "name", "datatype", "shape", "data"), "binary_data_size")
     feeds = _decode_tensors(entries, raw, "inputs")
     outputs, classes = {}, {}
     asked = [] if header.get("outputs") is None else header["outputs"]
-    binary = _is_binary(_parameters(header), "binary_data_output", False)
+    binary = _is_binary(parameters, "binary_data_output", False)
     if not isinstance(asked, list):
         raise InputError("'outputs' must be a list.")
     for entry in asked:
@@ -165,16 +168,14 @@ def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
             raise InputError("every entry of 'outputs' must be an object with a 'name'.")
         if entry["name"] in outputs:
             raise InputError(f"{entry['name'][:100]!r} stands twice in 'outputs'.")
-        parameters = _parameters(entry, _CLASSES)
-        outputs[entry["name"]] = _is_binary(parameters, "binary_data", binary)
-        if (count := parameters.get(_CLASSES)) is not None:
-            if type(count) is not int or count < 1:
-                raise InputError(f"{_CLASSES!r} must be a whole number, 1 or more.")
+        how = _parameters(_only(entry, "an output", "name"), "binary_data", _CLASSES)
+        outputs[entry["name"]] = _is_binary(how, "binary_data", binary)
+        if count := _count(how, _CLASSES, 1):
             classes[entry["name"]] = count
     name = header.get("id")
     if name is not None and not isinstance(name, str):
         raise InputError("'id' must be a text.")
-    return InferRequest(feeds, outputs, binary, classes, name)
+    return InferRequest(feeds, outputs, binary, classes, name, 1e-6 * _count(parameters, "timeout") or None)
 
 
 def decode_plain(
@@ -387,14 +388,31 @@ def _split(body: bytes, header_length: int | None) -> tuple[dict[str, Any], memo
     return load_json(view[:header_length]), view[header_length:]
 
 
-def _parameters(entry: Mapping[str, Any], known: str = "") -> Mapping[str, Any]:
+def _only(entry: Mapping[str, Any], what: str, *known: str) -> Mapping[str, Any]:
+    """A part of a request, which has nothing that would go unread."""
+    for name in entry:
+        if name not in (*known, "parameters"):
+            raise InputError(f"{what} has {name[:100]!r}; there are {', '.join(known)} and parameters.")
+    return entry
+
+
+def _parameters(entry: Mapping[str, Any], *known: str) -> Mapping[str, Any]:
+    """Parameters of a request or a part of it: known ones, and those that ask for nothing."""
     found = {} if entry.get("parameters") is None else entry["parameters"]
     if not isinstance(found, dict):
         raise InputError("'parameters' must be an object.")
-    for name in found:
-        if name in _OTHER_EXTENSIONS and name != known:
-            raise InputError(f"the parameter {name!r} is of an extension that is not supported.")
+    for name, value in found.items():
+        if name not in known and value not in (None, 0, "") and (name, value) not in _CODECS:
+            raise InputError(f"the parameter {name[:100]!r} is not supported; here are {', '.join(known)}.")
     return found
+
+
+def _count(parameters: Mapping[str, Any], name: str, least: int = 0) -> int:
+    """A number of something; 0 where it does not stand there."""
+    found = parameters.get(name)
+    if found is not None and (type(found) is not int or not least <= found < 1 << 63):
+        raise InputError(f"{name!r} must be a whole number, {least} or more.")
+    return found or 0
 
 
 def _is_binary(parameters: Mapping[str, Any], name: str, usual: bool) -> bool:
@@ -411,7 +429,7 @@ def _decode_tensors(entries: Sequence[Any], raw: memoryview, where: str) -> dict
         name, dtype, shape = _declared(entry, where)
         if name in found:
             raise InputError(f"{name!r} stands twice in {where!r}.")
-        size = _parameters(entry).get("binary_data_size")
+        size = (entry.get("parameters") or {}).get("binary_data_size")
         if size is None:
             found[name] = _from_json(name, entry.get("data"), dtype, shape)
             continue

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import fcntl
 import io
+import math
 import mmap
 import os
 import pickle
 import socket
 import struct
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
 
 # How a parent names the run that is to end; the first message, which loads the model, is number 1.
 RUN_NUMBER = struct.Struct("<Q")
 _LENGTH = struct.Struct("<Q")
-# Buffers that are together smaller go through the socket.
-_SMALL = 16 << 10
 _ALIGNMENT = 64
 # A region keeps so much memory between two messages.
 _KEPT = 64 << 20
 
 
 class Region:
-    """Memory that two processes share, as a file without a name: nothing of it stays when both have gone."""
+    """Memory that two processes share, as a file without a name: nothing of it stays when both have gone.
+
+    Only one of them writes.
+    """
 
     def __init__(self, descriptor: int | None = None) -> None:
         """Make a region, or open that of another process by its descriptor, which is then owned."""
         self.descriptor = _anonymous_file() if descriptor is None else descriptor
+        self.used = 0  # by the message that is written
         self._view: mmap.mmap | None = None
 
-    def write(self, buffers: Sequence[memoryview]) -> list[tuple[int, int]]:
-        """Put buffers in; gives the place and the size of each, in bytes."""
-        places, end = [], 0
-        for buffer in buffers:
-            places.append((end, buffer.nbytes))
-            end += -(-buffer.nbytes // _ALIGNMENT) * _ALIGNMENT
-        if os.fstat(self.descriptor).st_size < end:
-            os.ftruncate(self.descriptor, end)
-        for buffer, place in zip(buffers, places, strict=True):
-            self.part(*place)[:] = buffer
-        return places
+    def put(self, array: np.ndarray) -> int:
+        """Put numbers in, behind those of the same message; gives their place in bytes."""
+        place = self.used
+        self.used += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if os.fstat(self.descriptor).st_size < self.used:
+            os.ftruncate(self.descriptor, self.used)
+        np.frombuffer(self.part(place, array.nbytes), array.dtype).reshape(array.shape)[...] = array
+        return place
 
     def part(self, place: int, size: int) -> memoryview:
         """Bytes of the region.
@@ -70,8 +71,11 @@ class Region:
 def _anonymous_file() -> int:
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryFile() as file:
-            return os.dup(file.fileno())
+            descriptor = os.dup(file.fileno())
+            os.ftruncate(descriptor, mmap.PAGESIZE)
+            return descriptor
     descriptor = os.memfd_create("onnxtool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, mmap.PAGESIZE)  # an empty file cannot be mapped
     with suppress(OSError):  # cut short by one process it would end the other
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     return descriptor
@@ -89,12 +93,10 @@ class Channel:
         Raises:
             OSError: the other side has gone, or takes longer than the socket's timeout.
         """
-        buffers: list[memoryview] = []
-        head = pickle.dumps(value, 5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
-        small = sum(buffer.nbytes for buffer in buffers) < _SMALL
-        places = [bytes(buffer) for buffer in buffers] if small else self._sending.write(buffers)
-        message = pickle.dumps((head, places), 5)
-        self.socket.sendall(_LENGTH.pack(len(message)) + message)
+        file = io.BytesIO()
+        self._sending.used = 0
+        _Pickler(file, self._sending).dump(value)
+        self.socket.sendall(_LENGTH.pack(file.tell()) + file.getbuffer())
 
     def receive(self) -> Any:
         """The next object, whose arrays hold until the next message; from a process that is trusted.
@@ -102,8 +104,7 @@ class Channel:
         Raises:
             EOFError, OSError: the other side has gone, or takes longer than the socket's timeout.
         """
-        head, buffers = pickle.loads(self._message())
-        return pickle.loads(head, buffers=[b if isinstance(b, bytes) else self._receiving.part(*b) for b in buffers])
+        return _Unpickler(self._message(), self._receiving, trusted=True).load()
 
     def receive_arrays(self) -> Any:
         """The next object, with arrays of its own; made of arrays, numbers, texts, lists and dicts alone, since native
@@ -111,11 +112,13 @@ class Channel:
 
         Raises:
             EOFError, OSError: the other side has gone, or takes longer than the socket's timeout.
-            ValueError, pickle.UnpicklingError: it sends something else.
+            ValueError: it sends something else.
         """
-        head, buffers = _loads(self._message(), [])
-        copies = [b if isinstance(b, bytes) else bytearray(self._receiving.part(*b)) for b in buffers]
-        value = _loads(head, copies)
+        message = self._message()
+        try:
+            value = _Unpickler(message, self._receiving, trusted=False).load()
+        except Exception as error:
+            raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
         self._receiving.forget()
         self._sending.forget()
         return value
@@ -140,22 +143,45 @@ class Channel:
         self._receiving.close()
 
 
+class _Pickler(pickle.Pickler):
+    """Writes numbers of arrays into a region, once, and the rest into a file."""
+
+    def __init__(self, file: IO[bytes], region: Region) -> None:
+        super().__init__(file, 5)
+        self._region = region
+
+    def persistent_id(self, value: object) -> tuple[tuple[int, ...], str, Any] | None:
+        if not isinstance(value, np.ndarray):
+            return None
+        if value.dtype.hasobject:
+            return value.shape, "", value.reshape(-1).tolist()
+        kind = value.dtype.name if value.dtype.kind == "V" else value.dtype.str
+        return value.shape, kind, self._region.put(value)
+
+
+# Of what is no array, what a process that native code may have harmed may have made anew here.
 _CALLABLE = {
-    ("numpy._core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "scalar"),
-    ("numpy._core.numeric", "_frombuffer"),
     ("numpy", "dtype"),
-    ("numpy", "ndarray"),
     ("onnxtool.model.spec", "TensorSpec"),
 }
 
 
-class _ArrayUnpickler(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, message: bytes | bytearray, region: Region, *, trusted: bool) -> None:
+        super().__init__(io.BytesIO(message))
+        self._region, self._trusted = region, trusted
+
+    def persistent_load(self, told: tuple[tuple[int, ...], str, Any]) -> np.ndarray:
+        shape, kind, content = told
+        if not kind:
+            return np.array(content, object).reshape(shape)
+        dtype = np.dtype(kind)
+        part = self._region.part(content, math.prod(shape) * dtype.itemsize)
+        return np.frombuffer(part if self._trusted else bytearray(part), dtype).reshape(shape)
+
     def find_class(self, module: str, name: str) -> Any:
-        if (module.replace("numpy.core.", "numpy._core."), name) in _CALLABLE or module == "ml_dtypes":
+        known = (module.replace("numpy.core.", "numpy._core."), name) in _CALLABLE or module == "ml_dtypes"
+        if self._trusted or known:
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is no array")
-
-
-def _loads(data: bytes | bytearray, buffers: Sequence[bytes | bytearray]) -> Any:
-    return _ArrayUnpickler(io.BytesIO(data), buffers=buffers).load()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -188,7 +187,7 @@ class Worker:
             self._end()
             told = f"it took longer than {seconds:g} s while {what}; its process was ended."
             raise WorkerTimeoutError(told) from None
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+        except (EOFError, OSError, ValueError) as error:
             ending = self._end(by_itself=True)
             raise WorkerDiedError(f"the process of the model {ending} while {what}.") from error
 

@@ -226,6 +226,38 @@ def test_what_does_not_fit_a_table_is_named(body: object, told: str) -> None:
     assert "\n" not in str(error.value)
 
 
+_INPUT = {"name": "x", "datatype": "UINT8", "shape": [1], "data": [1]}
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ({"inputs": [_INPUT], "parameters": {"priority": 1}}, "the parameter 'priority' is not supported"),
+        ({"inputs": [_INPUT], "parameters": {"timeout": -1}}, "'timeout' must be a whole number"),
+        ({"inputs": [_INPUT], "parameters": {"timeout": "5"}}, "'timeout' must be a whole number"),
+        ({"inputs": [_INPUT], "parameters": {"sequence_id": 7}}, "the parameter 'sequence_id'"),
+        ({"inputs": [_INPUT], "parameters": {"content_type": "base64"}}, "the parameter 'content_type'"),
+        ({"inputs": [_INPUT], "output": []}, "the request has 'output'"),
+        ({"inputs": [_INPUT | {"dtype": "FP32"}]}, "an input has 'dtype'"),
+        ({"inputs": [_INPUT | {"parameters": {"shared_memory_region": "r"}}]}, "the parameter 'shared_memory_region'"),
+        ({"inputs": [_INPUT], "outputs": [{"name": "y", "binary_data": True}]}, "an output has 'binary_data'"),
+        ({"inputs": [_INPUT], "outputs": [{"name": "y", "parameters": {"top": [3]}}]}, "the parameter 'top'"),
+    ],
+)
+def test_nothing_in_a_request_goes_unread(request_: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        decode_header(request_, memoryview(b""))
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_asks_for_nothing_is_taken_and_a_timeout_is_in_microseconds() -> None:
+    idle = {"priority": 0, "sequence_start": False, "content_type": "np", "sequence_id": ""}
+    asked = {"inputs": [_INPUT | {"parameters": {"content_type": "str"}}], "parameters": idle | {"timeout": 0}}
+    assert decode_header(asked, memoryview(b"")).seconds is None
+    asked["parameters"] = {"timeout": 2_500_000}
+    assert decode_header(asked, memoryview(b"")).seconds == 2.5
+
+
 def test_no_output_and_no_value_is_told_twice() -> None:
     tensor = {"name": "x", "datatype": "UINT8", "shape": [1], "parameters": {"binary_data_size": 1}}
     with pytest.raises(InputError, match="'y' stands twice"):

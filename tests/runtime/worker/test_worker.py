@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from socket import socketpair
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +23,7 @@ pytest.importorskip("fcntl")
 
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.worker.channel import _loads
+from onnxtool.runtime.worker.channel import Channel, Region, _Unpickler
 from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.worker import Worker
 
@@ -60,7 +63,7 @@ def test_is_a_runner_with_the_models_answers(divide: Worker) -> None:
     assert isinstance(divide, Runner)
     inside = OnnxRunner.open(made(DIVIDE))
     assert (divide.inputs, divide.outputs) == (inside.inputs, inside.outputs)
-    for size in (0, 1, 5, 100_000, 3_000_000, 7):  # through the socket, through shared memory, and less again
+    for size in (0, 1, 5, 100_000, 3_000_000, 7):  # through memory that grows, and less again
         feeds = {"a": np.arange(size, dtype=np.int32), "b": ints(3)}
         found = divide.run(feeds)["y"]
         assert np.array_equal(found, np.arange(size) // 3) and found.dtype == np.int32
@@ -168,4 +171,48 @@ def _runs(pid: int) -> bool:
 def test_a_child_cannot_make_its_parent_run_anything() -> None:
     for harmful in (os.system, pickle.loads, np.frompyfunc):
         with pytest.raises(pickle.UnpicklingError, match="is no array"):
-            _loads(pickle.dumps(harmful, 5), [])
+            _Unpickler(pickle.dumps(harmful, 5), Region(), trusted=False).load()
+
+
+def test_arrays_of_every_kind_pass_between_the_ends_and_what_is_received_is_ones_own() -> None:
+    ours, theirs = socketpair()
+    regions = Region(), Region()
+    parent, child = Channel(ours, *regions), Channel(theirs, *reversed(regions))
+    arrays = [
+        np.zeros((0, 3), np.float32),
+        np.array(2.5),
+        np.arange(12, dtype=">i2").reshape(3, 4).T,
+        np.arange(10, dtype=np.uint8)[::-3],
+        np.array(["a", "bcd"]),
+        np.array([["", "é"]], object),
+        np.array([1, -2], ml_dtypes.int4),
+        np.array([1, 2], ml_dtypes.float8_e4m3fn),
+        np.arange(1 << 18, dtype=np.float64),
+    ]
+    for send, receive in ((parent.send, child.receive), (child.send, parent.receive_arrays)):
+        send({"all": arrays, "map": [{1: 0.5}]})
+        found = receive()
+        assert found["map"] == [{1: 0.5}]
+        for have, wanted in zip(found["all"], arrays, strict=True):
+            assert have.dtype == wanted.dtype and have.shape == wanted.shape and have.tolist() == wanted.tolist()
+        send([np.ones(1 << 18)])
+        assert np.array_equal(found["all"][-1], arrays[-1]) == (receive == parent.receive_arrays)
+        receive()
+    found["all"][-1][:] = 0  # may be written to
+    for end in (parent, child):
+        end.socket.close()
+
+
+@pytest.mark.parametrize("told", [((9000,), "<f8", 0), ((1,), "O", 0), ((1,), "nothing", 0), (5,), ((2,), "", ["a"])])
+def test_what_harmed_code_sends_is_no_fault_of_the_parent(told: object) -> None:
+    class Harmed(pickle.Pickler):
+        def persistent_id(self, value: object) -> object:
+            return told if value == "here" else None
+
+    file = io.BytesIO()
+    Harmed(file, 5).dump(["here"])
+    ours, theirs = socketpair()
+    with ours, theirs:
+        ours.sendall(struct.pack("<Q", file.tell()) + file.getvalue())
+        with pytest.raises(ValueError, match="not a message"):
+            Channel(theirs, Region(), Region()).receive_arrays()

@@ -144,7 +144,7 @@ def verify(feeds: Arrays) -> None:
     check_shared_dims(feeds, SHARED)
 
 
-async def run(feeds: Arrays) -> Arrays:
+async def run(feeds: Arrays, seconds: float = MAX_SECONDS) -> Arrays:
     """One run; waits for its turn, 429 when too many do."""
     verify(feeds)
     if len(pending) >= MAX_WAITING + RUNS:
@@ -160,7 +160,7 @@ async def run(feeds: Arrays) -> Arrays:
     pending.add(future)
     future.add_done_callback(pending.discard)
     try:
-        values = await asyncio.wait_for(asyncio.shield(future), MAX_SECONDS)
+        values = await asyncio.wait_for(asyncio.shield(future), min(seconds, MAX_SECONDS))
     except TimeoutError:
         run_options.terminate = True
         raise HTTPException(504, "the model took too long") from None
@@ -181,8 +181,9 @@ async def answer_v2(request: Request) -> Response:
     asked = decode_request(body, None if length is None else int(length))
     if unknown := asked.outputs.keys() - {o["name"] for o in OUTPUTS}:
         raise InputError(f"no output {min(unknown)!r}")
+    outputs = await run(asked.feeds, asked.seconds or MAX_SECONDS)
     head = {"model_name": NAME, "model_version": VERSION} | ({} if asked.id is None else {"id": asked.id})
-    parts, json_length = encode_response(head, (await run(asked.feeds)).items(), asked, LABELS)
+    parts, json_length = encode_response(head, outputs.items(), asked, LABELS)
     if not json_length:
         return Response(b"".join(parts), media_type="application/json")
     headers = {HEADER_LENGTH: str(json_length)}
