@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # Adds a node, given its operator and its inputs: values, or floats of the type of the value that is changed.
@@ -40,3 +40,74 @@ def atan2(add: AddNode, y: Any, x: Any) -> Any:
 def is_negative(add: AddNode, x: Any) -> Any:
     """Whether the sign bit is set, as far as numbers show it: -0.0 by its reciprocal, which is minus infinity."""
     return add("Or", add("Less", x, 0.0), add("Less", add("Reciprocal", x), 0.0))
+
+
+# Source: M. Giles, "Approximating the erfinv function", GPU Computing Gems (2011), in single precision.
+_CENTRAL = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+            -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
+_TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+         1.00167406, 2.83297682)  # fmt: skip
+
+
+def erfinv(add: AddNode, x: Any) -> Any:
+    """The inverse of the error function, to float32's digits: infinite at -1 and 1, NaN beyond them."""
+    w = add("Neg", add("Log", add("Mul", add("Sub", 1.0, x), add("Add", x, 1.0))))
+    central = _polynomial(add, add("Sub", w, 2.5), _CENTRAL)
+    tail = _polynomial(add, add("Sub", add("Sqrt", w), 3.0), _TAIL)
+    found = add("Mul", x, add("Where", add("Less", w, 5.0), central, tail))
+    return add("Where", add("IsInf", w), add("Mul", x, math.inf), found)
+
+
+def _polynomial(add: AddNode, x: Any, terms: Sequence[float]) -> Any:
+    total: Any = terms[0]
+    for term in terms[1:]:
+        total = add("Add", add("Mul", x, total), term)
+    return total
+
+
+_LANCZOS = (0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+            12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7)  # fmt: skip
+
+
+def lgamma(add: AddNode, x: Any) -> Any:
+    """log|gamma(x)| of doubles: infinite at 0, -1, ... and at both infinities; by reflection below 1/2.
+
+    Source: C. Lanczos, "A precision approximation of the gamma function", SIAM J. Numer. Anal. 1 (1964), g = 7, n = 9.
+    """
+    low = add("Less", x, 0.5)
+    z = add("Sub", add("Where", low, add("Sub", 1.0, x), x), 1.0)
+    terms: Any = _LANCZOS[0]
+    for place, number in enumerate(_LANCZOS[1:], 1):
+        terms = add("Add", add("Div", number, add("Add", z, float(place))), terms)
+    t = add("Add", z, 7.5)
+    scaled = add("Log", add("Mul", terms, math.sqrt(2 * math.pi)))
+    above = add("Add", add("Sub", add("Mul", add("Add", z, 0.5), add("Log", t)), t), scaled)
+    turn = add("Abs", add("Sin", add("Mul", _fraction(add, x), math.pi)))
+    below = add("Sub", add("Log", add("Div", math.pi, turn)), above)
+    return add("Where", add("IsInf", x), math.inf, add("Where", low, below, above))
+
+
+def digamma(add: AddNode, x: Any) -> Any:
+    """The derivative of `lgamma`, of doubles: minus infinity at 0, infinity at -0.0, NaN at -1, -2, ...
+
+    Source: Abramowitz and Stegun 1964, 6.3.5 (six steps up), 6.3.7 (reflection below 1/2), 6.3.18.
+    """
+    low = add("Less", x, 0.5)
+    y = add("Where", low, add("Sub", 1.0, x), x)
+    steps: Any = 0.0
+    for place in range(6):
+        steps = add("Add", add("Reciprocal", add("Add", y, float(place))), steps)
+    far = add("Add", y, 6.0)
+    square = add("Reciprocal", add("Mul", far, far))
+    series = _polynomial(add, square, (-1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12, 0.0))
+    usual = add("Sub", add("Add", add("Sub", add("Log", far), add("Div", 0.5, far)), series), steps)
+    fraction = _fraction(add, x)
+    angle = add("Mul", fraction, math.pi)
+    turn = add("Div", add("Mul", add("Cos", angle), math.pi), add("Sin", angle))
+    whole = add("And", add("Equal", fraction, 0.0), low)
+    ends = add("Where", add("Equal", x, 0.0), add("Neg", add("Reciprocal", x)), math.nan)
+    return add("Where", whole, ends, add("Where", low, add("Sub", usual, turn), usual))
+
+
+def _fraction(add: AddNode, x: Any) -> Any:
+    return add("Sub", x, add("Floor", x))

@@ -16,7 +16,7 @@ from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
 from onnxtool.conversion.boosting.lightgbm_trees import export_lightgbm, is_written
 from onnxtool.conversion.boosting.linear_booster import add_as_step, booster_of, export_linear, is_linear, learner_of
-from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent, sums_of
+from onnxtool.conversion.boosting.patches.equivalent_booster import RAW_SUMS, equivalent, sums_of
 from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.patches import applied
@@ -248,9 +248,9 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
     gap = missing_number(estimator)
     if gap is not None:
         operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
-    several, outputs = has_several_labels(estimator), operator.outputs
-    operator.raw_operator = equivalent(sums_of(estimator) if several else estimator)
-    if several:
+    outputs, several, raw = operator.outputs, has_several_labels(estimator), gives_raw_sums(estimator)
+    operator.raw_operator = equivalent(sums_of(estimator) if several or raw else estimator)
+    if several or raw:
         from skl2onnx.common import data_types
 
         operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
@@ -262,9 +262,9 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
             return
         with adding_floats(type(container)):
             convert_xgboost(scope, operator, container)
-        if several:
+        if several or raw:
             names = (o.full_name for o in (operator.outputs[0], *outputs))
-            give_labels(NodeWriter(scope, operator, container), *names)
+            (give_labels if several else give_raw_sums)(NodeWriter(scope, operator, container), *names)
     finally:
         operator.raw_operator, operator.inputs, operator.outputs = estimator, inputs, outputs
 
@@ -319,4 +319,21 @@ def give_labels(write: NodeWriter, sums: str, label: str, probabilities: str) ->
     """
     write.add("Sigmoid", sums, name=probabilities)
     above = write.add("Greater", sums, np.zeros(1, np.float32))
+    write.cast(above, INT64, name=label)
+
+
+def gives_raw_sums(estimator: Estimator) -> bool:
+    """Whether a classifier of XGBoost gives sums in the place of probabilities."""
+    return hasattr(estimator, "classes_") and learner_of(booster_of(estimator))["objective"]["name"] == RAW_SUMS
+
+
+def give_raw_sums(write: NodeWriter, sums: str, label: str, probabilities: str) -> None:
+    """As XGBoost takes sums [rows, 1] for the probability of the second class: 1 - s and s, and the label by 1/2.
+
+    Args:
+        write, sums, label, probabilities: as of `give_labels`.
+    """
+    one, half = np.ones(1, np.float32), np.full(1, 0.5, np.float32)
+    write.add("Concat", write.add("Sub", one, sums), sums, axis=1, name=probabilities)
+    above = write.add("Reshape", write.add("Greater", sums, half), np.array([-1]))
     write.cast(above, INT64, name=label)

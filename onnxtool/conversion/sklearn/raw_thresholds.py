@@ -3,7 +3,7 @@
 Such a step's function of a column rises. What a tree (or a step that bins) decides behind it, it decides in front of it
 by another threshold: the largest number of the column that the source's own code takes to the threshold's side, found
 by bisection over all doubles. Rounding is in that function, so that the trees decide as the source does for every
-number. Where the function is a formula whose last digits may fall as well as rise (logarithms, quantiles), and where a
+number. Where a formula's last digits fall as well as rise next to the threshold (logarithms, quantiles), and where a
 step mixes columns, so that the file adds in another order than the source, a number at the threshold itself goes where
 the source takes it: the threshold is moved by the rounding error to the side that holds it.
 """
@@ -27,6 +27,7 @@ TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _INCLUSIVE, _STRICT = ("BRANCH_LEQ", "BRANCH_GT"), ("BRANCH_LT", "BRANCH_GTE")
 _EPSILON = float(np.finfo(np.float64).eps)
 _SPECK = 1e-30
+_TRIED = 32  # numbers around a threshold, of each way to choose them
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -179,12 +180,13 @@ def _pull_back(found: Thresholds, name: str, columns: ColumnPlaces, source: Sour
     # LightGBM parts zero from all other numbers, of which a function of a column has some next to it.
     zero = chosen.raw & (np.abs(found.numbers) < _SPECK)
     moves = (margin > 0) & np.isfinite(found.numbers) & ~zero
-    numbers = np.where(moves, found.numbers + np.where(found.strict, -1.0, 1.0) * _EPSILON * margin, found.numbers)
+    shift = np.where(moves, np.where(found.strict, -1.0, 1.0) * _EPSILON * margin, 0.0)
+    numbers = found.numbers + shift
     missing = np.full(len(numbers), -1)
     inverse = _Inverse(name, columns, source)
     if not inverse.is_identity and chosen.raw.any():
         raw = chosen.raw
-        numbers[raw], goes = inverse.of(found.columns[raw], numbers[raw], found.strict[raw])
+        numbers[raw], goes = inverse.of(found.columns[raw], found.numbers[raw], shift[raw], found.strict[raw])
         below = np.array([m in ("BRANCH_LEQ", "BRANCH_LT") for m in found.modes])[raw]
         missing[raw] = np.where((goes < 0) | below, goes, 1 - goes)
     return replace(found, numbers=numbers, goes=missing)
@@ -206,17 +208,36 @@ class _Inverse:
         return self._name in self._source.widths
 
     def of(
-        self, columns: NDArray[np.int64], numbers: NDArray[np.float64], strict: NDArray[np.bool_]
+        self,
+        columns: NDArray[np.int64],
+        numbers: NDArray[np.float64],
+        shift: NDArray[np.float64],
+        strict: NDArray[np.bool_],
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Thresholds of the inputs' columns, and the ways that missing values go (-1: as they did).
+
+        Args:
+            columns, numbers, strict: the thresholds behind the function.
+            shift: by how much the function's last digits may fall there, towards the side that holds the threshold.
 
         Raises:
             UnsupportedError: the function falls.
         """
         # x < t is x <= the number before t.
         limits = np.where(strict, np.nextafter(numbers, -np.inf), numbers)
-        wanted, back = np.unique(np.stack([columns.astype(np.float64), limits]), axis=1, return_inverse=True)
-        own, most = wanted[0].astype(np.int64), wanted[1]
+        wanted, back = np.unique(np.stack([columns.astype(np.float64), limits, shift]), axis=1, return_inverse=True)
+        own, most, far = wanted[0].astype(np.int64), wanted[1], wanted[2]
+        found = self._last(own, most)
+        noisy = (far != 0) & np.isfinite(found)
+        if noisy.any():
+            found[noisy] = self._settled(own[noisy], most[noisy], far[noisy], found[noisy])
+        found = found[back.reshape(-1)]
+        gap = self._values(columns, np.full(len(columns), np.nan))
+        goes = np.where(np.isnan(gap), -1, gap <= limits)
+        return np.where(strict & np.isfinite(found), np.nextafter(found, np.inf), found), goes
+
+    def _last(self, own: NDArray[np.int64], most: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The largest number of each column that the function takes to a limit at most; infinite for all and none."""
         ends = np.full(len(own), _LARGEST)
         below, middle, above = (self._values(own, sign * ends) for sign in (-1, 0, 1))
         if not ((below <= middle) & (middle <= above)).all():
@@ -227,10 +248,23 @@ class _Inverse:
             tried = low + (high - low) // 2
             passed = self._values(own, _number(tried)) <= most
             low, high = np.where(passed, tried, low), np.where(passed, high, tried)
-        found = np.where(above <= most, np.inf, np.where(below > most, -np.inf, _number(low)))[back.reshape(-1)]
-        gap = self._values(columns, np.full(len(columns), np.nan))
-        goes = np.where(np.isnan(gap), -1, gap <= limits)
-        return np.where(strict & np.isfinite(found), np.nextafter(found, np.inf), found), goes
+        return np.where(above <= most, np.inf, np.where(below > most, -np.inf, _number(low)))
+
+    def _settled(
+        self, own: NDArray[np.int64], most: NDArray[np.float64], far: NDArray[np.float64], found: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The numbers found, where the function rises between all numbers tried around them; others moved."""
+        moved, other = self._last(own, most + far), self._last(own, most - far)
+        start, stop = (np.clip(x, -_LARGEST, _LARGEST) for x in (np.fmin(moved, other), np.fmax(moved, other)))
+        shares = np.linspace(0.0, 1.0, _TRIED)[:, None]
+        near = _number(_order(found) + np.arange(-_TRIED // 4, _TRIED // 4)[:, None])
+        # In steps of equal size, and of equally many numbers.
+        even = start * (1 - shares) + stop * shares
+        spread = (_order(start) * (1 - shares) + _order(stop) * shares).astype(np.int64)
+        tried = np.concatenate([near, even, _number(spread)])
+        values = self._values(np.tile(own, len(tried)), tried.reshape(-1)).reshape(tried.shape)
+        rises = ((values <= most) == (tried <= found)).all(axis=0)
+        return np.where(rises, found, moved)
 
     def _values(self, columns: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each of some columns is where the input's column has a number."""

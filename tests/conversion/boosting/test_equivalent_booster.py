@@ -34,6 +34,7 @@ DROPOUT = {"booster": "dart", "rate_drop": 0.5, "n_estimators": 6, "max_depth": 
         ("LGBMRegressor", CLASSES / 2, {"objective": "cross_entropy_lambda"}),
         ("LGBMRegressor", VALUES, {"objective": "fair"}),
         ("XGBClassifier", CLASSES, {"objective": "multi:softmax", "n_estimators": 3}),
+        ("XGBClassifier", (CLASSES > 0).astype(int), {"objective": "binary:logitraw", "base_score": 0.3}),
         ("XGBRegressor", np.abs(VALUES) + 1, {"objective": "survival:cox", "n_estimators": 3}),
         ("XGBRegressor", CLASSES / 3, {"objective": "reg:logistic", "n_estimators": 3}),
         ("XGBRegressor", CLASSES > 0, {"objective": "binary:logistic", "n_estimators": 3}),
@@ -51,6 +52,12 @@ def test_predicts_the_same(kind: str, target: np.ndarray, options: dict[str, Any
     found = outputs(tmp_path / "out.onnx", ROWS)[-1]
     expected = booster.predict_proba(ROWS) if "Classifier" in kind else booster.predict(ROWS)
     np.testing.assert_allclose(found, expected.reshape(len(ROWS), -1), rtol=1e-4, atol=1e-5)
+
+
+def test_labels_of_raw_sums(tmp_path: Path) -> None:
+    model = xgboost.XGBClassifier(objective="binary:logitraw", n_estimators=4).fit(ROWS, CLASSES > 0)
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+    np.testing.assert_array_equal(outputs(tmp_path / "out.onnx", ROWS)[0], model.predict(ROWS))
 
 
 def test_a_native_booster_too(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from onnxtool.conversion.pytorch.patches import (
     floor_division,
     fourier,
     padded_encoder,
+    projected_lstm,
     removed_inputs,
     traced_operators,
     translations,
@@ -42,6 +43,20 @@ class Computes(nn.Module):
 
 def splits_heads(x: torch.Tensor) -> torch.Tensor:
     return x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(2)
+
+
+class ProjectsItsState(nn.Module):
+    """Two layers both ways, from a state that is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm = nn.LSTM(8, 6, 2, batch_first=True, bidirectional=True, proj_size=3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = x.new_ones(4, x.shape[0], 3), x.new_ones(4, x.shape[0], 6)
+        output, (h, c) = self.lstm(x, state)
+        return torch.cat([output.mean(1), h.sum(0), c.sum(0)], -1)
 
 
 def shares_keys(x: torch.Tensor) -> torch.Tensor:
@@ -179,6 +194,8 @@ class MasksWhatFollows(nn.Module):
 
 
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+GAMMAS = np.array([[0.0, 0.001, 0.4, 0.5, 1.0, 1.4616], [2.0, 5.5, 300.0, -0.3, -2.5, -7.01]], np.float32)
+SHARES = np.array([[-1.0, -0.999, -0.9, -0.3, -1e-6, 0.0], [1e-3, 0.5, 0.99, 0.99999, 1.0, 0.7]], np.float32)
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5, 2.0, -0.3]], np.float32)
 ZEROS = np.array([[-0.0, 0.0, -2.0, -0.0, -0.0, 1.5]] * 2, np.float32)
 CLOSE = np.array([[1000.0, 1000.001, 1000.002, 7.0, 7.5, 9.0]] * 2, np.float32)
@@ -225,6 +242,9 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(38, solves_matrices_and_vectors),
         translated(39, solves_triangles),
         translated(41, lambda x: x * torch.hamming_window(6) + x * torch.kaiser_window(6, False, 4.0)),
+        translated(42, torch.erfinv, SHARES),
+        translated(43, torch.lgamma, GAMMAS),
+        translated(44, torch.digamma, GAMMAS),
         translated(40, lambda x: torch.linalg.cholesky(x[:, :, None] * x[:, None] + torch.eye(6))),
         (fourier.PATCH, lambda folder: agrees(Computes(writes_complex), X, folder, "dynamo")),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
@@ -241,6 +261,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),
         (traced_operators.UNFLATTEN, traced(Computes(splits_heads), SEQUENCE, opset=12)),
         (traced_operators.EQUAL, says_that_equal_was_frozen),
+        (
+            projected_lstm.PATCH,
+            lambda folder: agrees(ProjectsItsState(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),
+        ),
     ]
 )  # fmt: skip
 

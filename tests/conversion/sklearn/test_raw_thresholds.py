@@ -64,6 +64,7 @@ def beside(model: Any, path: Path) -> np.ndarray:
     [
         (StandardScaler(),),
         (SimpleImputer(strategy="median"), RobustScaler(), MinMaxScaler((-3, 0.1))),
+        (QuantileTransformer(n_quantiles=33),),
     ],
 )
 def test_both_neighbours_of_every_threshold_are_decided_as_in_the_source(

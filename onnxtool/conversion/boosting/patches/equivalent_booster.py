@@ -15,6 +15,7 @@ from onnxtool.conversion.patches import Patch, substitute
 # LightGBM's objectives that onnxmltools 1.16 does not know -> the operator that makes predictions of their sums.
 # Source: LightGBM, src/objective/regression_objective.hpp and xentropy_objective.hpp (ConvertOutput).
 LINKS: Mapping[str, str] = {"mape": "", "fair": "", "cross_entropy": "Sigmoid", "cross_entropy_lambda": "Softplus"}
+RAW_SUMS = "binary:logitraw"
 
 
 def equivalent(estimator: Estimator) -> Any:
@@ -91,15 +92,16 @@ def sums_of(estimator: Estimator) -> Any:
     """A regressor with the same trees, which gives what the probabilities are made of.
 
     Args:
-        estimator: of XGBoost, with probabilities; not changed.
+        estimator: of XGBoost, with probabilities, or with sums that stand for them; not changed.
     """
     import xgboost
 
     model = json.loads(bytes(booster_of(estimator).save_raw("json")))
     learner = model["learner"]
-    chances = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64))
-    begins = np.log(chances) - np.log1p(-chances)  # XGBoost keeps the probability that its sums begin with
-    learner["learner_model_param"]["base_score"] = json.dumps(begins.tolist())
+    if learner["objective"]["name"] != RAW_SUMS:
+        chances = np.atleast_1d(np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64))
+        begins = np.log(chances) - np.log1p(-chances)  # XGBoost keeps the probability that its sums begin with
+        learner["learner_model_param"]["base_score"] = json.dumps(begins.tolist())
     learner["objective"] = {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}
     found = xgboost.XGBRegressor()
     found._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))

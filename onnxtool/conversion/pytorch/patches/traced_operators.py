@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.pytorch.patches import padded_encoder
+from onnxtool.conversion.pytorch.patches import padded_encoder, projected_lstm
 from onnxtool.conversion.pytorch.recording.attention import attention
 
 _OWN_ATTENTION = functional.scaled_dot_product_attention
@@ -90,4 +90,12 @@ UNFLATTEN = Patch(
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
 # Given the module that is traced, and the opset.
-PATCHES = (padded_encoder.PATCH, padded_encoder.CAUSAL, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)
+PATCHES = (
+    padded_encoder.PATCH,
+    padded_encoder.CAUSAL,
+    projected_lstm.PATCH,
+    ATTENTION,
+    FUSED_ATTENTION,
+    UNFLATTEN,
+    EQUAL,
+)

@@ -17,7 +17,7 @@ from onnxscript.function_libs.torch_lib.ops.nn import aten_group_norm, aten_scal
 
 from onnxtool.conversion.patches import LibraryPatch, applied
 from onnxtool.conversion.pytorch.patches import elimination, fourier
-from onnxtool.conversion.small_numbers import atan2, expm1, is_negative, log1p
+from onnxtool.conversion.small_numbers import atan2, digamma, erfinv, expm1, is_negative, lgamma, log1p
 
 op = onnxscript.opset18
 Translation = Callable[..., Any]
@@ -322,6 +322,16 @@ def _written(formula: Callable[..., Any]) -> Translation:
     return translation
 
 
+def _written_in_doubles(formula: Callable[..., Any]) -> Translation:
+    """Likewise of one input, in float64 whatever type that has."""
+
+    def add(operator: str, *inputs: Any) -> Any:
+        numbers = (op.Constant(value=ir.tensor(np.float64(i))) if isinstance(i, float) else i for i in inputs)
+        return getattr(op, operator)(*numbers)
+
+    return lambda x: op.CastLike(formula(add, op.Cast(x, to=ir.DataType.DOUBLE)), x)
+
+
 def _size(values: Any, dim: int) -> Any:
     """The size of a dim, as a list of one number."""
     return op.Reshape(op.Gather(op.Shape(values), op.Constant(value_int=dim), axis=0), op.Constant(value_ints=[1]))
@@ -413,4 +423,7 @@ PATCHES = (
     _missing(_ATEN.linalg_solve_triangular.default, elimination.triangular_solution),
     _missing(_ATEN.linalg_cholesky.default, elimination.cholesky),
     LibraryPatch("torch", "2.14", "torch 2.13 writes ONNX's Hamming window for its own", _windows_translated),
+    _missing(_PRIMS.erf_inv.default, _written(erfinv)),
+    _missing(_PRIMS.lgamma.default, _written_in_doubles(lgamma)),
+    _missing(_PRIMS.digamma.default, _written_in_doubles(digamma)),
 )

@@ -55,7 +55,7 @@ def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray) -> str
 
 def _convert_calibrated(write: NodeWriter, original: Callable[[], None]) -> None:
     model = write.step
-    if model.method not in ("isotonic", "sigmoid"):
+    if model.method not in ("isotonic", "sigmoid", "temperature"):
         original()
         return
     total = ""
@@ -72,6 +72,8 @@ def _member(write: NodeWriter, member: Any) -> str:
     if len(member.estimator.classes_) != classes:
         raise UnsupportedError("CalibratedClassifierCV: a fold without one of the classes has no ONNX form here.")
     scores = score_columns(write, member.estimator, ("decision_function", "predict_proba"))
+    if member.method == "temperature":
+        return _tempered(write, member, scores)
     parts = []
     for number, calibrator in enumerate(member.calibrators):
         # With two classes there is one calibrator, for the second.
@@ -84,6 +86,19 @@ def _member(write: NodeWriter, member: Any) -> str:
     nothing = write.add("Equal", total, 0.0)
     shares = write.add("Div", each, write.add("Where", nothing, 1.0, total))
     return write.add("Where", nothing, np.full(1, 1 / classes), shares)
+
+
+def _tempered(write: NodeWriter, member: Any, scores: str) -> str:
+    """The softmax of scores times a number: of logarithms of chances, or of two classes the second's both ways."""
+    if not hasattr(member.estimator, "decision_function"):
+        logits = write.add("Log", write.add("Add", scores, 1e-12))
+    elif len(member.classes) == 2:
+        second = write.add("Gather", scores, np.array([1]), axis=1)
+        logits = write.add("Concat", write.add("Neg", second), second, axis=1)
+    else:
+        logits = scores
+    (calibrator,) = member.calibrators
+    return write.add("Softmax", write.add("Mul", logits, float(calibrator.beta_)), axis=1)
 
 
 def _calibrated(write: NodeWriter, calibrator: Any, scores: str) -> str:

@@ -53,8 +53,8 @@ def _convert(write: NodeWriter) -> None:
 def _bounded(write: NodeWriter, value: str, share: str, quantiles: np.ndarray, margin: float) -> str:
     """0 and 1 at the least and the largest quantile, and beyond them."""
     kind = "Less" if margin else "Equal"
-    top = write.add(kind, quantiles[-1:] - margin, value)
-    bottom = write.add(kind, value, quantiles[:1] + margin)
+    top = write.add(kind, quantiles[-1:], write.add("Add", value, margin))
+    bottom = write.add(kind, write.add("Sub", value, margin), quantiles[:1])
     raised = write.add("Where", top, 1.0, share)
     return write.add("Where", bottom, 0.0, raised)
 

@@ -58,3 +58,13 @@ def test_calibrated_chances(member: Any, target: np.ndarray, tmp_path: Path) -> 
     np.testing.assert_allclose(chances, expected, atol=2e-4)
     clear = np.diff(np.sort(expected, axis=1)[:, -2:])[:, 0] > 1e-3
     assert labels[clear].tolist() == model.predict(rows)[clear].tolist()
+
+
+@pytest.mark.parametrize("target", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("member", [LogisticRegression(), GaussianNB()], ids=lambda m: type(m).__name__)
+def test_temperatures(member: Any, target: np.ndarray, tmp_path: Path) -> None:
+    model = CalibratedClassifierCV(member, method="temperature", cv=2).fit(X, target)
+    rows = RANDOM.standard_normal((40, 4)).astype(np.float32)
+    labels, chances = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(chances, model.predict_proba(rows), atol=1e-5)
+    assert labels.tolist() == model.predict(rows).tolist()
