@@ -270,7 +270,8 @@ def certify(
     try:
         with np.errstate(all="ignore"):  # in sizes that a run of shapes alone makes up
             constants = Constants(a, made, fixed_numbers(a))
-        pair = _Pair(a, b, examples, constants, find_expressions(constants, b))
+            expressions = find_expressions(constants, b)
+        pair = _Pair(a, b, examples, constants, expressions)
     except (NotCoveredError, *_EXHAUSTED, *_FAULTS) as error:
         return done(reason=f"not decided: {_cause(error)}")
     try:
@@ -352,7 +353,9 @@ def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
         used.append(used[0])
     looking = time.thread_time() + _LOOKING * seconds
     nothing: tuple[list[Sizes], list[Sizes], Sizes | None, int] = ([], [], None, 0)
-    decided, steps, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking) if used[0] else nothing
+    decided, steps, unlike, pair.looked = (
+        turning_sizes(pair.a, pair.b, used[0], looking, deadline + patience) if used[0] else nothing
+    )
     if unlike is not None:
         where = ", ".join(f"{name} = {size}" for name, size in unlike.items())
         told = f"not shown to be the same real function: the shapes of the outputs differ at {where}"

@@ -85,7 +85,9 @@ def row_dependence(
     try:
         batch = _batch_keys(model, fixed)
         usual = [*itertools.islice(usual_sizes(model, ()), 1 + _OTHER_SIZES)]
-        decided, steps, unlike, _ = turning_sizes(model, model, usual[0], time.thread_time() + seconds / 4)
+        decided, steps, unlike, _ = turning_sizes(
+            model, model, usual[0], *(time.thread_time() + seconds * part for part in (1 / 4, 1 / 2))
+        )
         if unlike is not None:
             return RowDependence("the shapes of its outputs differ from run to run")
         few = 3 if fixed and fixed.size == 2 else 2  # the fixed batch itself shows nothing

@@ -26,7 +26,8 @@ _MOST_REACHING = 2**22  # of the product of free dims, to compare at
 # Inputs of operators that tell more than the shape of the output; of others all.
 _TELLS = {"Reshape": (0,), "Expand": (0,), "Squeeze": (0,), "Unsqueeze": (0,), "Slice": (0, 1, 4)}
 _SHORT = 16  # numbers of a tensor that are followed each
-_TURNS, _GROWTH = 8, 1.5  # decisions of one dim that are sought, and from one size to the next
+_TURNS, _GROWTH = 8, 2  # decisions of one dim that are sought, and from one size to the next
+_NEAR = 2_000  # decisions at smaller sizes are sought however long it takes
 _HALVING = 1 / 2  # of the time: for decisions far apart
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
 Sizes = Mapping[str, int]
@@ -149,7 +150,7 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
 
 
 def turning_sizes(
-    a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, deadline: float
+    a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes, deadline: float, latest: float
 ) -> tuple[list[Sizes], list[Sizes], Sizes | None, int]:
     """Sizes at which one of the models does something that it did at no other size before.
 
@@ -157,20 +158,30 @@ def turning_sizes(
     by steps; where the steps, or what is decided by sizes, are new, the size decides something. A decision at a
     size that no number of the graph tells is found between two sizes far apart, by halving.
 
+    Args:
+        a: one model.
+        b: the other.
+        usual: sizes that both take.
+        deadline: of this thread's processor time, for what may be left out.
+        latest: for decisions at small sizes, where models compare sizes.
+
+    Raises:
+        NotCoveredError: they compare sizes, and there was no time for these.
+
     Returns:
         The sizes at which a decision is new, and the others; those at which the shapes of the outputs differ, if any;
         how many were looked at.
     """
-    looks = _Looks(a, b, time.thread_time() + _HALVING * (deadline - time.thread_time()))
+    looks = _Looks(a, b, time.thread_time() + _HALVING * (deadline - time.thread_time()), latest)
     looks.named |= looks.constant_numbers(usual)
     looks.at("", usual)
     looks.found, looks.unshared = ([], []), []  # what is decided at the usual sizes is compared anyway
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
-    turns = itertools.chain.from_iterable(looks.turns(usual, name) for name in usual)
+    turns = looks.all_turns(usual)
     pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
     for name, sizes in itertools.chain(turns, _tried_sizes(named, usual), pairs):
-        if time.thread_time() > deadline:
+        if time.thread_time() > deadline and (looks.turned or not looks.decides):
             break
         if looks.at(name, sizes) is None and looks.unlike is not None:
             return [], [], looks.unlike, looks.count
@@ -194,16 +205,18 @@ class _Looks:
         decides: some truth value hung on sizes.
         named: whole numbers that the graphs name.
         count: of the sizes looked at.
+        turned: all small sizes at which something else is decided were sought.
     """
 
-    def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float) -> None:
+    def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float, latest: float) -> None:
         self.runs = (SizeRun(a, a), SizeRun(b, a))
         self.named = {n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST}
         self.found: tuple[list[Sizes], list[Sizes]] = ([], [])
         self.unshared: list[Sizes] = []
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
-        self._halving_ends = halving_ends
+        self._halving_ends, self._latest = halving_ends, latest
+        self.turned = False
         self._last: tuple[Sizes, list[_Sizes]] | None = None
         self._seen: set[tuple[object, ...]] = set()
         self._before: dict[str, tuple[int, list[np.ndarray]]] = {}
@@ -249,19 +262,34 @@ class _Looks:
         self.count += 1
         return decided
 
-    def turns(self, usual: Sizes, name: str) -> Iterator[tuple[str, Sizes]]:
-        """Sizes of a dim behind which another thing is decided than before them."""
+    def all_turns(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+        """Sizes behind which another thing is decided than before them, of one dim after the other.
+
+        Raises:
+            NotCoveredError: there was no time for those of small sizes.
+        """
+        for name in usual:
+            yield from self._turns(usual, name)
+        self.turned = True
+
+    def _in_time(self, size: float) -> bool:
+        now = time.thread_time()
+        if size < _NEAR and self.decides and now >= self._latest:
+            raise NotCoveredError("there was no time to look for sizes at which something else is decided")
+        return now < self._halving_ends or (size < _NEAR and self.decides)
+
+    def _turns(self, usual: Sizes, name: str) -> Iterator[tuple[str, Sizes]]:
         low, left = 0, _TURNS
         before: tuple[bytes, ...] | None = None
         size = float(_SMALL)
-        while size < _LARGEST and left and time.thread_time() < self._halving_ends:
+        while size < _LARGEST and left and self._in_time(size):
             high = int(size)
             told = self._decided({**usual, name: high})
             if told is None:
                 return
             if before is not None and told != before:
                 left -= 1
-                while high - low > 1 and time.thread_time() < self._halving_ends:
+                while high - low > 1 and self._in_time(high):
                     middle = (low + high) // 2
                     low, high = (middle, high) if self._decided({**usual, name: middle}) == before else (low, middle)
                 yield name, {**usual, name: high}
@@ -354,14 +382,19 @@ class SizeRun:
         self._compares = False
         self._known: dict[str, np.ndarray] = {}
         self._elements, self._last = dict[str, int](), dict[str, int]()
+        self._first: tuple[Sizes, Mapping[str, int]] = {}, {}
         self._grows: set[str] | None = None  # tensors whose sizes differed between runs; None after one run
         self._run = Interpreter(model, Shapes(), see=self._keep)
 
     def too_large(self, sizes: Sizes) -> bool:
         """Whether what sizes make, such as a mask, which is there in full, might take much memory."""
-        grown = max((n / max(self._last.get(k, n), 1) for k, n in sizes.items()), default=1.0)
-        own = (n for name, n in self._elements.items() if self._grows is None or name in self._grows)
-        return max(own, default=0) * max(grown, 1.0) ** 2 > _MOST_ELEMENTS
+        return all(self._grown(sizes, *run) > _MOST_ELEMENTS for run in (self._first, (self._last, self._elements)))
+
+    def _grown(self, sizes: Sizes, last: Sizes, elements: Mapping[str, int]) -> float:
+        """Of how many elements a tensor may be, by those of another run."""
+        grown = max((n / max(last.get(k, n), 1) for k, n in sizes.items()), default=1.0)
+        own = (n for name, n in elements.items() if self._grows is None or name in self._grows)
+        return max(own, default=0) * max(grown, 1.0) ** 2
 
     def of(self, sizes: Sizes) -> _Sizes:
         """A run at some sizes; of those that are too large it tells nothing."""
@@ -381,6 +414,8 @@ class SizeRun:
             return _TOO_LONG
         except NotCoveredError:
             return _NOTHING
+        if not self._first[0]:
+            self._first = self._last, self._elements
         if before and changed:
             differ = {name for name, n in self._elements.items() if before.get(name) != n}
             self._grows = differ | (self._grows or set())

@@ -460,3 +460,31 @@ def test_a_loop_too_long_to_follow_is_no_difference_of_shapes() -> None:
     scan = f"y, s = Scan<num_scan_inputs = 1, body = b {body}>(zero, x)"
     summed = model("y = ReduceSum<keepdims = 0>(x, first)", zero, y="float[4] y")
     assert certify(summed, model(scan, zero, y="float[4] y")).verdict == "certified"
+
+
+def test_a_window_on_the_second_dim_is_compared_beyond_its_width() -> None:
+    """Sizes of the first dim that were tried to 100,000 and more do not make those of the second too large to try."""
+
+    def windowed(width: int) -> onnx.ModelProto:
+        return onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
+            g (float[n, l, 4] x) => (float[n, l, 4] y) {{
+              zero = Constant <value = int64 {{0}}> ()
+              one = Constant <value = int64 {{1}}> ()
+              axis = Constant <value_ints = [1]> ()
+              first = Constant <value_ints = [0]> ()
+              size = Shape <start = 1, end = 2> (x)
+              length = Squeeze (size)
+              i = Range (zero, length, one)
+              rows = Unsqueeze (i, axis)
+              columns = Unsqueeze (i, first)
+              d = Sub (rows, columns)
+              far = Abs (d)
+              width = Constant <value = int64 {{{width}}}> ()
+              near = LessOrEqual (far, width)
+              mask = Cast <to = 1> (near)
+              y = MatMul (mask, x)
+            }}""")
+
+    assert certify(windowed(64), windowed(64)).ok
+    assert not certify(windowed(64), windowed(65)).ok
+    assert not certify(windowed(300), windowed(301), seconds=3).ok
