@@ -15,6 +15,7 @@ from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.ledger import Constants
 from onnxtool.equality.certificate.models import certify_models
+from onnxtool.equality.certificate.sizes import SizeRun
 from onnxtool.equality.certificate.values import Value
 from onnxtool.model import io
 
@@ -483,9 +484,17 @@ def test_a_window_on_the_second_dim_is_compared_beyond_its_width() -> None:
               three = Constant <value = int64 {{3}}> ()
               times = Mul (far, three)
               near = LessOrEqual (times, width)
-              mask = Cast <to = 1> (near)
+              batch = Shape <start = 0, end = 1> (x)
+              all = Concat <axis = 0> (batch, size, size)
+              each = Expand (near, all)
+              mask = Cast <to = 1> (each)
               y = MatMul (mask, x)
             }}""")
 
+    run = SizeRun(windowed(903), windowed(903))
+    for sizes in ({"n": n, "l": 3} for n in (2, 3, 100, 3_000, 100_000)):
+        assert run.of(sizes).outputs is not None
+    assert not run.too_large({"n": 2, "l": 34})
+    assert run.too_large({"n": 100_000, "l": 340})
     assert certify(windowed(903), windowed(903)).ok
     assert not certify(windowed(903), windowed(906)).ok  # that is 301 and 302 positions, which no number names
