@@ -105,7 +105,9 @@ def _is(value: Value, elements: np.ndarray) -> bool:
 
 
 def _over(kind: str, inputs: Sequence[Item], output: Value) -> Over | None:
-    first, second = [*inputs, None][:2]
+    first, second = [*inputs, None, None][:2]
+    if first is None or (second is None and kind in ("Add", "Div", "Mul")):
+        return None
     number = float(second.data.reshape(())) if second is not None and _is_single(second) else None
     if (kind == "Pow" and number == 2) or (kind == "Mul" and not first.exact and _is(second, first.data)):
         return None if first.exact else Over("square", first.data, 1.0, 0.0)
@@ -179,13 +181,13 @@ def _bound(kind: str, inputs: Sequence[Item], attributes: dict[str, Any], held: 
         skips = kind == "SkipLayerNormalization"
         shape, most = inputs[0].data.shape, sum(held[:2]) + sum(held[4:]) if skips else held[0]
         count = math.prod(shape[attributes.get("axis", -1) % len(shape) :])
-        if count * (2 * most) ** 2 > float(np.finfo(np.float32).max) or None in inputs:
+        if count * np.float64(2 * most) ** 2 > float(np.finfo(np.float32).max) or None in inputs:
             return None
         return max(math.sqrt(count) * held[1 + skips] + sum(held[2 + skips : 3 + skips]), most * skips)
     if kind in ("Pow", "Sqrt"):
         power = 0.5 if kind == "Sqrt" else float(inputs[1].data.reshape(())) if _is_single(inputs[1]) else -1.0
         safe = power.is_integer() or inputs[0].over is not None  # of no negative number
-        return held[0] ** power if power >= 0 and safe else None
+        return float(np.float64(held[0]) ** power) if power >= 0 and safe else None
     if kind == "Div":
         smallest = float(np.abs(inputs[1].data).min(initial=np.inf)) if inputs[1].exact else 0.0
         return held[0] / smallest if smallest else None

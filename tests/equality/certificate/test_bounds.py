@@ -216,3 +216,17 @@ def test_bounds_of_the_runtime_s_operators(step: str, factor: float, verdict: st
         models.append(made)
     found = certify(*models, seconds=5)
     assert found.verdict == verdict, found.reason
+
+
+@pytest.mark.parametrize("step", ["z = Pow(e, tenth)", "r = RandomNormal<shape = [4, 4]>() z = Add(e, r)"])
+def test_a_bound_beyond_all_floats_is_none(step: str) -> None:
+    """And an operator without inputs has none: neither ends the certificate."""
+    text = (
+        '<ir_version: 9, opset_import: ["" : 20]> g (int64[4, 4] x) => (float[4, a, a] y) '
+        f"{{ e = Gather(table, x) {step} t = Transpose<perm = [0, 2, 1]>(z) s = MatMul(z, t) p = Softmax(s) {GUARD} }}"
+    )
+    made = onnx.parser.parse_model(text)
+    held = {"table": TABLE * np.float32(1e37), "zero": np.float32(0), "tenth": np.float32(10)}
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in held.items())
+    found = certify(made, made, seconds=5)
+    assert found.verdict == "certified", found.reason
