@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -248,9 +249,9 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
     gap = missing_number(estimator)
     if gap is not None:
         operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
-    outputs, several, raw = operator.outputs, has_several_labels(estimator), gives_raw_sums(estimator)
-    operator.raw_operator = equivalent(sums_of(estimator) if several or raw else estimator)
-    if several or raw:
+    outputs, from_sums = operator.outputs, _what_gives_answers(estimator)
+    operator.raw_operator = equivalent(estimator if from_sums is None else sums_of(estimator))
+    if from_sums is not None:
         from skl2onnx.common import data_types
 
         operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
@@ -262,11 +263,17 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
             return
         with adding_floats(type(container)):
             convert_xgboost(scope, operator, container)
-        if several or raw:
-            names = (o.full_name for o in (operator.outputs[0], *outputs))
-            (give_labels if several else give_raw_sums)(NodeWriter(scope, operator, container), *names)
+        if from_sums is not None:
+            from_sums(NodeWriter(scope, operator, container), *(o.full_name for o in (operator.outputs[0], *outputs)))
     finally:
         operator.raw_operator, operator.inputs, operator.outputs = estimator, inputs, outputs
+
+
+def _what_gives_answers(estimator: Estimator) -> Callable[..., None] | None:
+    """What makes labels and probabilities of XGBoost's sums; None where onnxmltools does."""
+    if has_several_labels(estimator):
+        return give_labels
+    return give_raw_sums if gives_raw_sums(estimator) else None
 
 
 def _with_nan(write: NodeWriter, gap: float) -> Any:

@@ -369,7 +369,7 @@ class Interpreter:
         ):
             marks = tuple(None if v is None else self.mark(v) for v in inputs)
             named = tuple(sorted((k, repr(v)) for k, v in attributes.items()))
-            key = (node.domain, node.op_type, self._opsets.get("", 1), len(node.output), marks, named)
+            key = (node.domain, node.op_type, self.version, len(node.output), marks, named)
             if key in self._memory:
                 return self._memory[key]
         found = self.apply(node.op_type, inputs, attributes, len(node.output), node.domain)
@@ -403,7 +403,7 @@ class Interpreter:
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
         """One operator's outputs; attributes that say the default are as good as left out."""
         values = [v for v in inputs if isinstance(v, Value)]
-        usual = _defaults(kind, domain, self._opsets.get("", 1))
+        usual = _defaults(kind, domain, self.version)
         attributes = {k: v for k, v in attributes.items() if k not in usual or usual[k] != v}
         if kind == "Size":
             return exact(np.int64(inputs[0].data.size))
@@ -417,15 +417,12 @@ class Interpreter:
                 if moved is not None:
                     return moved
             small = floats and len(values) == len(inputs) and all(small_number(v) is not None for v in values)
-            if (
-                small
-                and kind in _ROUNDS
-                and not (kind == "Cast" and type_of(inputs[0]).tensor_type.elem_type == attributes["to"])
-            ):
+            keeps = small and kind == "Cast" and helper.tensor_dtype_to_np_dtype(attributes["to"]) == inputs[0].dtype
+            if small and kind in _ROUNDS and not keeps:
                 return self.by_reference(kind, [exact(small_number(v)) for v in values], attributes, count, domain)
             handler = f"{domain}.{kind}" if f"{domain}.{kind}" in _OPERATORS else kind
             if handler in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
-                own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
+                own = {"_kind": kind, "_outputs": count, "_version": self.version}
                 found = self._handled(handler, inputs, {**attributes, **own})
                 if kind in _WRAPPING or any(v.tag == WRAPS for v in values):
                     for made in several(found):
@@ -455,9 +452,9 @@ class Interpreter:
         if _ONE_KIND[_OPERATORS[kind]]:
             missed = [name for name in missed if name != "_kind"]
         if missed:
-            raise NotCoveredError(f"{kind.rpartition('.')[2]} with {missed[0]}")
+            raise NotCoveredError(f"{attributes['_kind']} with {missed[0]}")
         if any(v is not None and i not in values.noticed for i, v in enumerate(inputs)):
-            raise NotCoveredError(f"{kind.rpartition('.')[2]} of {len(inputs)} inputs")
+            raise NotCoveredError(f"{attributes['_kind']} of {len(inputs)} inputs")
         return found
 
     def _wrap(self, value: Item, arithmetic: bool) -> None:
@@ -717,7 +714,7 @@ class Interpreter:
         length = series[0].data.shape[axes[0]]
         if length > _MOST_STEPS:
             raise TooManyStepsError(f"Scan of {length} steps")
-        if not length or self._opsets.get("", 1) < 9:
+        if not length or self.version < 9:
             raise NotCoveredError(f"Scan of {length} steps")
         collected: list[list[Item]] = []
         for step in range(length):

@@ -135,22 +135,26 @@ def test_of_numbers_without_a_bound_the_mask_tells_nothing() -> None:
     assert certify(a, b, seconds=5).verdict == "not tested"
 
 
-def normalized(steps: str, *, eps: float = 1e-6) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def scored(nodes: str, end: str, held: dict[str, object], *, x: str = "4, 4", scores: str = "z") -> onnx.ModelProto:
+    """Shares of each position of the others, by what nodes make of embeddings `e` of ids `x`."""
+    text = (
+        f'<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]> g (int64[{x}] x) => (float[a, b, b] y) '
+        f"{{ e = Gather(table, x) {nodes} t = Transpose<perm = [0, 2, 1]>({scores}) s = MatMul({scores}, t) "
+        f"p = Softmax(s) {end} }}"
+    )
+    made = onnx.parser.parse_model(text)
+    held = {"zero": np.float32(0), **held}
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in held.items())
+    return made
+
+
+def normalized(steps: str) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """A norm in single operators, multiplied until its own factors could overflow, before a guarded softmax."""
-    models = []
-    for end in (GUARD, PLAIN):
-        text = (
-            '<ir_version: 9, opset_import: ["" : 20]> g (int64[n, l] x) => (float[n, l, l] y) { e = Gather(table, x) '
-            f"{steps} big = Mul(z, large) t = Transpose<perm = [0, 2, 1]>(big) s = MatMul(big, t) "
-            f"p = Softmax(s) {end} }}"
-        )
-        made = onnx.parser.parse_model(text)
-        held = {"table": TABLE * np.float32(1e9), "zero": 0.0, "eps": eps, "two": 2.0, "one": 1.0, "large": 1e10}
-        held |= {"half": 0.5, "back": -0.5}
-        made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a, np.float32), n) for n, a in held.items())
-        made.graph.initializer.append(numpy_helper.from_array(np.array([-1]), "last"))
-        models.append(made)
-    return models[0], models[1]
+    numbers = {"eps": 1e-6, "two": 2.0, "one": 1.0, "large": 1e10, "half": 0.5, "back": -0.5}
+    held: dict[str, object] = {name: np.float32(number) for name, number in numbers.items()}
+    held |= {"table": TABLE * np.float32(1e9), "last": np.array([-1])}
+    a, b = (scored(f"{steps} big = Mul(z, large)", end, held, x="n, l", scores="big") for end in (GUARD, PLAIN))
+    return a, b
 
 
 MEAN = "m = ReduceMean(q, last) a = Add(m, eps) "
@@ -202,31 +206,15 @@ def test_what_is_no_norm_has_none(steps: str) -> None:
 )
 def test_bounds_of_the_runtime_s_operators(step: str, factor: float, verdict: str) -> None:
     """The scores of two large numbers overflow or do not."""
-    models = []
-    for end in (GUARD, PLAIN):
-        text = (
-            '<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]> g (int64[4, 4] x) => (float[4, a, a] y) '
-            f"{{ e = Gather(table, x) {step} t = Transpose<perm = [0, 2, 1]>(z) s = MatMul(z, t) p = Softmax(s) "
-            f"{end} }}"
-        )
-        made = onnx.parser.parse_model(text)
-        held = {"table": TABLE * np.float32(factor), "zero": np.float32(0), "row": TABLE[0], "square": TABLE[:4]}
-        held["wide"] = np.ones((4, 4, 4), np.float32)
-        made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in held.items())
-        models.append(made)
-    found = certify(*models, seconds=5)
+    held: dict[str, object] = {"table": TABLE * np.float32(factor), "row": TABLE[0], "square": TABLE[:4]}
+    held["wide"] = np.ones((4, 4, 4), np.float32)
+    found = certify(scored(step, GUARD, held), scored(step, PLAIN, held), seconds=5)
     assert found.verdict == verdict, found.reason
 
 
 @pytest.mark.parametrize("step", ["z = Pow(e, tenth)", "r = RandomNormal<shape = [4, 4]>() z = Add(e, r)"])
 def test_a_bound_beyond_all_floats_is_none(step: str) -> None:
     """And an operator without inputs has none: neither ends the certificate."""
-    text = (
-        '<ir_version: 9, opset_import: ["" : 20]> g (int64[4, 4] x) => (float[4, a, a] y) '
-        f"{{ e = Gather(table, x) {step} t = Transpose<perm = [0, 2, 1]>(z) s = MatMul(z, t) p = Softmax(s) {GUARD} }}"
-    )
-    made = onnx.parser.parse_model(text)
-    held = {"table": TABLE * np.float32(1e37), "zero": np.float32(0), "tenth": np.float32(10)}
-    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in held.items())
+    made = scored(step, GUARD, {"table": TABLE * np.float32(1e37), "tenth": np.float32(10)})
     found = certify(made, made, seconds=5)
     assert found.verdict == "certified", found.reason
