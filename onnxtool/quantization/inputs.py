@@ -26,6 +26,7 @@ from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource, state_pairs, with_states
+from onnxtool.runtime.in_turn import RunnerInTurn, Turn
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import CastingRunner, OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
@@ -34,6 +35,7 @@ FIDELITY_SAMPLES = 32
 _HELD_OUT = 4  # every fourth sample
 _MIN_TO_SPLIT = 8
 LARGE = 1_500_000_000
+_IN_TURN = 400_000_000  # bytes of weights from which on one session is loaded at a time
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class QuantizationInputs:
         session: the providers to run candidates on.
         kinds: what outputs are for, where the user says so.
         confidence: of what is said to be lost at most.
+        turn: which of the runners is loaded, where the model is too large for two.
     """
 
     source: ModelFile
@@ -61,6 +64,12 @@ class QuantizationInputs:
     session: SessionOptions = DEFAULT
     kinds: Mapping[str, OutputKind] = field(default_factory=dict)
     confidence: float = CONFIDENCE
+    turn: Turn = field(default_factory=Turn)
+
+    @cached_property
+    def one_at_a_time(self) -> bool:
+        """True when no two sessions should be in memory together."""
+        return io.weight_bytes(self.original) > _IN_TURN
 
     @property
     def is_large(self) -> bool:
@@ -68,7 +77,16 @@ class QuantizationInputs:
         return io.weight_bytes(self.original) > LARGE
 
     def runner(self, model: ir.Model | os.PathLike[str] | bytes, optimized_path: Path | None = None) -> OnnxRunner:
-        """A session as latency is measured with; the runtime's own graph goes to `optimized_path`."""
+        """A session as latency is measured with; the runtime's own graph goes to `optimized_path`.
+
+        Large models are loaded in turn: one that is in memory should be on the disk by then.
+        """
+        if not self.one_at_a_time:
+            return self._opened(model, optimized_path)
+        paths = [optimized_path]  # where the runtime's graph is written, the first time
+        return RunnerInTurn(self.turn, lambda: self._opened(model, paths.pop() if paths else None))
+
+    def _opened(self, model: ir.Model | os.PathLike[str] | bytes, optimized_path: Path | None) -> OnnxRunner:
         with loading(self.prepared):
             options = replace(self.session, threads=self.threads)
             try:

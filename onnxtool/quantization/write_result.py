@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -30,18 +31,18 @@ from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.feeds import Outputs
+from onnxtool.runtime.in_turn import RunnerInTurn
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import CastingRunner
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.timing.timing import compare_latency, session_run
+from onnxtool.runtime.timing.timing import compare_runners, measure_in_turn
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
 _PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search has judged on many more
-# Both sessions are warm by then. For small models a thousand rounds took longer than all the rest.
-_TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
+_TIMED = 0.3  # seconds
 
 
 class FirstResult:
@@ -120,12 +121,8 @@ def finish(
         InputError: the quantized model does not load or run.
         VerdictError: it gives other names or shapes than float, or NaN or infinity where float does not.
     """
-    release_memory()
-    model = apply(job.prepared, recipe)
-    stamp(model, job, recipe)
-    runner, kernels = opened_and_counted(lambda path: job.runner(model, path))
-    release_mapped(job.prepared)
-    float_runner, probes = job.runner(job.source) if outcome is None else outcome.reference, job.probes()
+    probes = job.probes()
+    float_runner = job.runner(job.source) if outcome is None else outcome.reference
     judged = None if known is None or known.judged_on_few else known.fidelity
     if outcome is not None:
         patience = _PATIENCE * outcome.clock.seconds
@@ -139,25 +136,31 @@ def finish(
         if wrong is not None:
             raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
 
-    fidelity = judge.judge(runner, detailed=True, check=fit)
-    fidelity = fidelity if judged is None else replace(judged, outputs=fidelity.outputs)
     metric = None if known is None else known.metric
-    if job.task is not None and metric is None:
-        outputs = [job.task.predict(r) for r in (float_runner, runner)]
-        metric = job.task.compared(outputs[0], outputs[1], DEFAULT_DROP if max_drop is None else max_drop)
+    expected = job.task.predict(float_runner) if job.task is not None and metric is None else None
     latency = None if known is None else known.latency
-    if latency is None and not recipe.form:
-        before, after = (session_run(r, judge.feeds[0]) for r in (float_runner, runner))
-        latency = compare_latency(before, after, job.threads, **_TIMING)
-    size = job.source.bytes
-    plan = set(select(job.prepared.graph, recipe))
-    budget = Criterion(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
-    kept = outcome is not None or budget.judge(fidelity, metric).kept
-    if kept or max_drop is None:
-        io.save(model, target)
-        report = _in_its_form(_written(job, recipe, target, plan, size, began), recipe)
-    else:
-        report = _report(job, recipe, counts(job.prepared.graph, plan), size, began)
+    if isinstance(float_runner, RunnerInTurn) and latency is None and not recipe.form:
+        measure_in_turn([float_runner], judge.feeds[0], job.threads, _TIMED)  # while it is loaded
+    with _built(job, recipe, target) as built:
+        runner, kernels = opened_and_counted(lambda path: job.runner(built, path))
+        release_mapped(job.prepared)
+        fidelity = judge.judge(runner, detailed=True, check=fit)
+        fidelity = fidelity if judged is None else replace(judged, outputs=fidelity.outputs)
+        if job.task is not None and expected is not None:
+            drop = DEFAULT_DROP if max_drop is None else max_drop
+            metric = job.task.compared(expected, job.task.predict(runner), drop)
+        if latency is None and not recipe.form:
+            latency = compare_runners(float_runner, runner, judge.feeds[0], job.threads, _TIMED)
+        size = job.source.bytes
+        plan = set(select(job.prepared.graph, recipe))
+        budget = Criterion(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
+        kept = outcome is not None or budget.judge(fidelity, metric).kept
+        if kept or max_drop is None:
+            job.turn.end()
+            io.save(built if isinstance(built, ir.Model) else io.load(built), target)
+            report = _in_its_form(_written(job, recipe, target, plan, size, began), recipe)
+        else:
+            report = _report(job, recipe, counts(job.prepared.graph, plan), size, began)
     return replace(
         report,
         kernels=kernels,
@@ -173,6 +176,24 @@ def finish(
             *(() if outcome is not None else _shortfalls(report, kept, latency)),
         ),
     )
+
+
+@contextmanager
+def _built(job: QuantizationInputs, recipe: QuantRecipe, target: Path) -> Iterator[ir.Model | Path]:
+    """The quantized model; where two would be too much to have in memory, as a file beside the target."""
+    release_memory()
+    job.turn.end()
+    model = apply(job.prepared, recipe)
+    stamp(model, job, recipe)
+    if not job.one_at_a_time:
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix=".onnxtool-", dir=target.parent) as scratch:
+        draft = Path(scratch) / target.name
+        io.save(model, draft, external=True)
+        del model
+        release_mapped(job.prepared)
+        yield draft
 
 
 def _in_its_form(report: QuantizeReport, recipe: QuantRecipe) -> QuantizeReport:

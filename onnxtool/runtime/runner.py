@@ -83,7 +83,7 @@ class OnnxRunner:
     """An ONNX model in the embedded runtime."""
 
     def __init__(self, session: ort.InferenceSession) -> None:
-        self.session = session
+        self._session = session
         self.run_options: ort.RunOptions | None = None
         self._weights = 0
         self._crash: Crash | None = None  # of the provider whose place the CPU takes here
@@ -118,6 +118,11 @@ class OnnxRunner:
         elif not isinstance(model, (bytes, onnx.ModelProto)):
             runner._weights = io.weight_bytes(model)
         return runner
+
+    @property
+    def session(self) -> ort.InferenceSession:
+        """What runs the model."""
+        return self._session
 
     @cached_property
     def takes_empty(self) -> bool:

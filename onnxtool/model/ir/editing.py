@@ -35,9 +35,14 @@ def release_mapped(model: ir.Model) -> None:
     """Unmap data files whose weights were read: what is mapped counts as memory of the process until then."""
     for graph in model.graphs():
         for value in graph.initializers.values():
-            if isinstance(value.const_value, ir.ExternalTensor):
-                with suppress(BufferError):  # somebody still has an array of it
-                    value.const_value.release()
+            release_tensor(value.const_value)
+
+
+def release_tensor(tensor: ir.TensorProtocol | None) -> None:
+    """Unmap the data file of one weight."""
+    if isinstance(tensor, ir.ExternalTensor):
+        with suppress(BufferError):  # somebody still has an array of it
+            tensor.release()
 
 
 def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import insert, new_initializer, owning_graph, replace_value
+from onnxtool.model.ir.editing import insert, new_initializer, owning_graph, release_tensor, replace_value
 from onnxtool.model.ir.queries import attribute, float_constant, is_op
 from onnxtool.quantization.algorithms.quant_math import quantize_weight
 from onnxtool.quantization.recipe import QuantRecipe
@@ -124,6 +124,8 @@ def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRe
     array = np.ascontiguousarray(array.T) if transposed else array
     axis = array.ndim - 1 if split and array.ndim == 2 else None
     integers, params = quantize_weight(array, axis, recipe.weights, reduced=recipe.reduced)
+    del array
+    release_tensor(weight.const_value)
     name = weight.name or "weight"
     return [
         new_initializer(graph, f"{name}_quantized", integers),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import insert, lazy_initializer
+from onnxtool.model.ir.editing import insert, lazy_initializer, release_tensor
 from onnxtool.model.ir.queries import attribute, is_op
 
 _LEAST = 1024  # values; less is not worth two nodes
@@ -105,10 +105,16 @@ def _fits_half(value: ir.Value) -> bool:
 def _in_half(graph: ir.Graph, value: ir.Value) -> ir.Value:
     tensor = value.const_value
     assert tensor is not None
+
+    def halved() -> np.ndarray:
+        made = tensor.numpy().astype(np.float16)
+        release_tensor(tensor)
+        return made
+
     stored = lazy_initializer(
         graph,
         f"{value.name}_16bit",
-        lambda: tensor.numpy().astype(np.float16),
+        halved,
         tuple(tensor.shape.numpy()),
         ir.DataType.FLOAT16,
     )
@@ -122,12 +128,14 @@ def _in_bytes(graph: ir.Graph, value: ir.Value, axes: tuple[int, ...]) -> ir.Val
     shape = tensor.shape.numpy()
     scale_shape = tuple(d if i in axes else 1 for i, d in enumerate(shape))
     name = value.name or "weight"
-    integers = lazy_initializer(
-        graph, f"{name}_8bit", lambda: compact_weight(tensor.numpy(), axes)[0], tuple(shape), ir.DataType.INT8
-    )
-    scales = lazy_initializer(
-        graph, f"{name}_8bit_scales", lambda: compact_weight(tensor.numpy(), axes)[1], scale_shape, ir.DataType.FLOAT
-    )
+
+    def compacted(part: int) -> np.ndarray:
+        made = compact_weight(tensor.numpy(), axes)[part]
+        release_tensor(tensor)
+        return made
+
+    integers = lazy_initializer(graph, f"{name}_8bit", lambda: compacted(0), tuple(shape), ir.DataType.INT8)
+    scales = lazy_initializer(graph, f"{name}_8bit_scales", lambda: compacted(1), scale_shape, ir.DataType.FLOAT)
     first = next(iter(graph))
     (unscaled,) = insert(first, "Cast", [integers], [f"{name}_unscaled"], {"to": int(ir.DataType.FLOAT)})
     (weight,) = insert(first, "Mul", [unscaled, scales], [f"{name}_as_float"])

@@ -25,6 +25,7 @@ from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.feeds import Outputs
+from onnxtool.runtime.in_turn import RunnerInTurn
 from onnxtool.runtime.runner import OnnxRunner
 
 _MORE = 2  # timings of tiny models with fresh sessions
@@ -114,7 +115,9 @@ class CandidateEvaluator:
         self._float_outputs: Outputs | None = None
         self._sample = job.probes().first()
         self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
-        self._opened = OpenedCandidates(self.build, self._load, lambda: release_mapped(job.prepared))
+        self._opened = OpenedCandidates(
+            self.build, self._load, lambda: release_mapped(job.prepared), on_disk=job.one_at_a_time
+        )
         self._fastest: tuple[RecipeTrial, OnnxRunner] | None = None
         self._noise: dict[tuple[str, str, bool, float, bool], float] = {}
 
@@ -130,18 +133,22 @@ class CandidateEvaluator:
 
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         """The recipe with what it needs to know of activations, from what was observed."""
+        self.job.turn.end()
         return self.conditions.calibrated(recipe)
 
     def build(self, recipe: QuantRecipe) -> ir.Model:
         """The quantized model."""
+        self.job.turn.end()
         began = time.perf_counter()
         model = apply_conditioned(self.conditions.model(recipe), recipe)
         self._building = time.perf_counter() - began
         return model
 
-    def _load(self, model: bytes) -> OnnxRunner:
+    def _load(self, built: Built) -> OnnxRunner:
         began = time.perf_counter()
-        runner = self.job.runner(model)
+        runner = self.job.runner(built.model)
+        if isinstance(runner, RunnerInTurn):
+            runner.needed = built.folder
         self.clock.built(self._building + time.perf_counter() - began)
         return runner
 
@@ -187,7 +194,7 @@ class CandidateEvaluator:
         """A session of a candidate; its size is noted."""
         if not trial.bytes:
             built = self.built(trial)
-            trial.bytes, trial.spare = len(built.model), built.spare
+            trial.bytes, trial.spare = built.size, built.spare
         return self._opened.session(trial.recipe, lambda: trial.speed)
 
     def built(self, trial: RecipeTrial) -> Built:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import onnx_ir as ir
@@ -22,17 +26,41 @@ Speed = Callable[[], float]
 _Kept = TypeVar("_Kept")
 
 
+class ScratchFolder:
+    """A temporary folder that is there as long as the object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="onnxtool-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass(frozen=True)
 class Built:
     """A candidate that is built.
 
     Attributes:
-        model: serialized.
+        model: serialized, or a file.
         spare: bytes that storing float weights in 8 bits would save.
+        size: bytes.
+        folder: of the file.
     """
 
-    model: bytes
+    model: bytes | Path
     spare: int
+    size: int
+    folder: ScratchFolder | None = None
+
+    @classmethod
+    def of(cls, model: ir.Model, *, on_disk: bool) -> Built:
+        """Of a model in memory, or of one whose weights are not to stay there."""
+        spare = spared(model.graph)
+        if not on_disk:
+            written = io.to_bytes(model)
+            return cls(written, spare, len(written))
+        folder = ScratchFolder()
+        path = folder.path / "model.onnx"
+        io.save(model, path, external=True)
+        return cls(path, spare, io.total_bytes(path), folder)
 
 
 class _Fastest(Generic[_Kept]):
@@ -56,11 +84,13 @@ class OpenedCandidates:
     def __init__(
         self,
         build: Callable[[QuantRecipe], ir.Model],
-        load: Callable[[bytes], OnnxRunner],
+        load: Callable[[Built], OnnxRunner],
         release: Callable[[], None] = lambda: None,
+        *,
+        on_disk: bool = False,
     ) -> None:
         """Build and load what is not kept; `release` is called when a candidate has been built."""
-        self._build, self._load, self._release = build, load, release
+        self._build, self._load, self._release, self._on_disk = build, load, release, on_disk
         self._models: _Fastest[Built] = _Fastest()
         self._sessions: _Fastest[tuple[int, OnnxRunner]] = _Fastest()
 
@@ -69,15 +99,13 @@ class OpenedCandidates:
         known = self._models.get(recipe)
         if known is not None:
             return known
-        model = self._build(recipe)
-        found = Built(io.to_bytes(model), spared(model.graph))
-        del model
+        found = Built.of(self._build(recipe), on_disk=self._on_disk)
         self._release()
         self._models.put(
             recipe,
             speed,
             found,
-            lambda kept: len(kept) <= _KEPT_MODELS and sum(len(b.model) for b in kept) <= _MOST_MODEL_BYTES,
+            lambda kept: len(kept) <= _KEPT_MODELS and sum(b.size for b in kept) <= _MOST_MODEL_BYTES,
         )
         return found
 
@@ -86,13 +114,13 @@ class OpenedCandidates:
         known = self._sessions.get(recipe)
         if known is not None:
             return known[1]
-        model = self.built(recipe, speed).model
-        release_memory(collect=len(model) > _LARGE)  # what building has freed
-        runner = self._load(model)
+        built = self.built(recipe, speed)
+        release_memory(collect=built.size > _LARGE)  # what building has freed
+        runner = self._load(built)
         self._sessions.put(
             recipe,
             speed,
-            (len(model), runner),
+            (built.size, runner),
             lambda kept: len(kept) <= _KEPT_SESSIONS and sum(size for size, _ in kept) <= _MOST_BYTES,
         )
         return runner

@@ -14,8 +14,18 @@ import numpy as np
 
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.bench import LatencyRatio
+from onnxtool.runtime.in_turn import RunnerInTurn
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio, session_run
+from onnxtool.runtime.timing.timing import (
+    Ratio,
+    Timing,
+    block_ratio,
+    clock_for,
+    measure,
+    measure_in_turn,
+    ratio,
+    session_run,
+)
 
 ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
@@ -170,6 +180,9 @@ def _alternate(
     maximum: int = _MOST_ROUNDS,
 ) -> list[Timing]:
     """Rounds until `enough` holds for the ratios of all others to the first."""
+    in_turn = [runner for runner in runners if isinstance(runner, RunnerInTurn)]
+    if in_turn:
+        return measure_in_turn(in_turn, sample, threads, seconds)
     calls = [session_run(runner, sample) for runner in runners]
     for call in calls:
         call()  # the first run of a session is not like the others

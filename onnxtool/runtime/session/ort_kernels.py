@@ -11,6 +11,7 @@ from typing import TypeVar
 import onnx
 
 from onnxtool.model.header import operator_name
+from onnxtool.model.io.lazy_read import read_without_weights
 
 Opened = TypeVar("Opened")
 
@@ -27,6 +28,6 @@ def opened_and_counted(opening: Callable[[Path], Opened]) -> tuple[Opened, dict[
         opened = opening(path)
         if not path.exists():  # a provider that compiles has no graph to write
             return opened, {}
-        graph = onnx.load(path, load_external_data=False).graph
+        graph = (read_without_weights(path) or onnx.load(path, load_external_data=False)).graph
     counts = Counter(operator_name(n.domain, n.op_type).removeprefix("com.microsoft.") for n in graph.node)
     return opened, dict(counts.most_common())

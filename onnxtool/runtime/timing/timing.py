@@ -20,6 +20,7 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.in_turn import RunnerInTurn
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner, fit_dtypes
 from onnxtool.runtime.session.session import SessionOptions
@@ -187,6 +188,7 @@ def _within(t: float, free: int) -> float:
 _LENGTHS = (16, 128)
 _BUDGET = 1.0  # seconds
 _BLOCKS = 5
+_IN_TURN = 7  # rounds
 _LEAST_ROUNDS = 3
 _PATIENCE = 3  # times the budget, that the minimum of rounds may take
 
@@ -195,6 +197,48 @@ def session_run(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable
     """One run of a session itself: holding the arrays against the model costs time too."""
     fitting = fit_dtypes(runner, feeds)
     return lambda: runner.session.run(None, fitting)
+
+
+def measure_in_turn(
+    runners: Sequence[RunnerInTurn], feeds: Mapping[str, np.ndarray], threads: int | None, seconds: float
+) -> list[Timing]:
+    """Time models of which one is loaded at a time, each by itself and once: a slow moment may hit one alone.
+
+    Args:
+        runners: whose times are kept with them.
+        feeds: of each run.
+        threads: of all sessions.
+        seconds: for each.
+
+    Returns:
+        One Timing for each, of as many runs.
+    """
+    for runner in runners:
+        if runner.seconds is None:
+            call = session_run(runner, feeds)
+            timed = measure([call], budget=seconds, minimum=_IN_TURN, warmup=2, clock=clock_for(threads))
+            runner.seconds = timed[0].samples
+    kept = [runner.seconds or () for runner in runners]
+    return [Timing(times[: min(map(len, kept))]) for times in kept]
+
+
+def compare_runners(
+    reference: OnnxRunner, candidate: OnnxRunner, feeds: Mapping[str, np.ndarray], threads: int, seconds: float
+) -> LatencyRatio:
+    """Latency of a session beside another one: in alternation, or in turn where that is how they are loaded.
+
+    Args:
+        reference: what the other is compared with.
+        candidate: the other.
+        feeds: of each run.
+        threads: of both.
+        seconds: for all of it together.
+    """
+    if isinstance(reference, RunnerInTurn) and isinstance(candidate, RunnerInTurn):
+        timings = measure_in_turn([reference, candidate], feeds, threads, seconds)
+        return _as_report(ratio(timings[1], timings[0]), timings, threads)
+    before, after = (session_run(r, feeds) for r in (reference, candidate))
+    return compare_latency(before, after, threads, budget=seconds, minimum=7, maximum=100, warmup=1)
 
 
 def compare_latency(

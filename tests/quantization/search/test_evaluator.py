@@ -19,6 +19,7 @@ from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTri
 from onnxtool.quantization.search.opened_candidates import Built
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Fidelity, TaskMetric
+from onnxtool.runtime.in_turn import Turn
 
 
 def ratio(value: float, before: float = 1e-4) -> LatencyRatio:
@@ -42,6 +43,8 @@ class Laboratory(CandidateEvaluator):
             source="float.onnx",
             threads=1,
             prepared=None,
+            one_at_a_time=False,
+            turn=Turn(),
         )
         super().__init__(
             *cast(Any, (job, Criterion(labelled=labelled), SimpleNamespace(judge=self._judge), "float", {})),
@@ -55,7 +58,7 @@ class Laboratory(CandidateEvaluator):
         return self.loaded[-1]
 
     def _built(self, recipe: QuantRecipe, speed: Any) -> Built:
-        return Built(b"model", 3)
+        return Built(b"model", 3, 5)
 
     def _session(self, recipe: QuantRecipe, speed: Any) -> Any:
         if recipe.compact == 16:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import onnx_ir as ir
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.opened_candidates import OpenedCandidates
+from onnxtool.quantization.search.opened_candidates import Built, OpenedCandidates
 
 
 class Candidates(OpenedCandidates):
@@ -19,9 +19,9 @@ class Candidates(OpenedCandidates):
         self.size = size
         super().__init__(self.build, self.load)
 
-    def load(self, payload: bytes) -> Any:
+    def load(self, built: Built) -> Any:
         self.loaded += 1
-        return f"session {len(payload)}"
+        return f"session {built.size}"
 
     def build(self, recipe: QuantRecipe) -> ir.Model:
         self.asked.append(recipe.smooth)
@@ -40,7 +40,7 @@ def test_a_candidate_is_built_and_loaded_once() -> None:
     assert found.ask(0.5) is first and found.asked == [0.5] and found.loaded == 1
     built = found.built(QuantRecipe(smooth=0.5), lambda: 1.0)
     assert built.spare == 0
-    assert first == f"session {len(built.model)}" and found.asked == [0.5]
+    assert first == f"session {built.size}" and built.size == len(cast(bytes, built.model)) and found.asked == [0.5]
 
 
 def test_what_is_built_is_loaded_only_where_a_session_is_asked_for() -> None:
