@@ -17,7 +17,7 @@ from onnxtool.equality.reference import Answers, DescribedRunner, Reference, ref
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.ties import ConfirmedTies
 from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
-from onnxtool.equality.search.difference import apart
+from onnxtool.equality.search.difference import largest_difference
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model import io
@@ -32,8 +32,9 @@ from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, flatten, random_feeds
 from onnxtool.runtime.probes import Probe
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.apart import apart, risks_of
 from onnxtool.runtime.worker.isolation import guarded
 
 # Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
@@ -142,7 +143,8 @@ class SourceProof:
         spilled = _unmap(graph)
         # Weights on the disk stay there: no copies of them, rearranged or transposed.
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
-        runner = self._open(graph, session)
+        # As of the graph: what its kernels may die of, the source may take.
+        runner = apart(self._open(graph, session), graph, risks_of([graph]), session)
         known = replace(reference_of_source(model, graph), ties=self._ties(graph, session))
         proof = self.further or Proof(known, self.probes, self._rule)
         proof.origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
@@ -169,7 +171,7 @@ class SourceProof:
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
 
-    def _judge_as_given(self, known: Reference, runner: OnnxRunner) -> CompareReport:
+    def _judge_as_given(self, known: Reference, runner: Runner) -> CompareReport:
         """On the rows as the source sees them, before the file rounds them; no other rounding excuses that."""
         proof = Proof(known.seen_through(Answers(self._model, self._as_given)), self._as_given, self._rule)
         proof.origin = "the sample, which the file rounds to float32"
@@ -256,7 +258,7 @@ def _refuse_state(source: SourceModel, first: Probe) -> None:
     Raises:
         UnsupportedError: it gives something else.
     """
-    distance = apart(first.outputs, source.run(first.feeds))
+    distance = largest_difference(first.outputs, source.run(first.feeds))
     if distance > 1 and not any("random numbers" in note for note in source.notes):
         raise UnsupportedError(
             "the model gives another result for an input after it has run on others: it keeps state outside its "

@@ -17,6 +17,7 @@ from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.runtime.worker import apart
 
 F32 = np.dtype("float32")
 
@@ -207,3 +208,24 @@ def test_an_output_that_is_always_zero_is_said() -> None:
     model = Scaled(0.0)
     assert proof(model).compare(zeroed(0.0, 0.0)).ok
     assert any("'y' was zero in every run" in n for n in model.notes)
+
+
+def test_a_graph_that_may_not_end_runs_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[np.ndarray] = []
+
+    class Child:
+        def __init__(self, model: Any, options: Any) -> None: ...
+
+        def run(self, feeds: Mapping[str, np.ndarray], seconds: float | None = None) -> dict[str, Any]:
+            given.append(feeds["x"])
+            return {"y": 2 * feeds["x"]}
+
+    monkeypatch.setattr(apart, "TrialWorker", Child)
+    endless = (
+        "y = Loop <body = turn (int64 i, bool c, float[batch, n] s) => (bool goes, float[batch, n] t) "
+        "{ goes = Identity(c) t = Add(s, s) }> (, yes, x)"
+    )
+    model = graph(f"yes = Constant <value = bool {{1}}> () {endless}")
+    assert proof(Doubler("batch", "n")).compare(model).ok and len(given) == 3
+    given.clear()
+    assert proof(Doubler("batch", "n")).compare(graph("y = Add(x, x)")).ok and not given

@@ -33,7 +33,7 @@ from onnxtool.conversion.pytorch.tensors import (
 )
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
 from onnxtool.conversion.source import Source
-from onnxtool.equality.search.difference import apart
+from onnxtool.equality.search.difference import largest_difference
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -320,11 +320,8 @@ class TorchModel(LayeredModel):
         if self.state.look():
             return  # its buffers change, which is another matter
         again = self._forward(self.sample)
-        pairs = [(to_numpy(a), to_numpy(b)) for (_, a), (_, b) in zip(first, again, strict=False)]
-        if (
-            len(first) != len(again)
-            or apart({str(i): a for i, (a, _) in enumerate(pairs)}, {str(i): b for i, (_, b) in enumerate(pairs)}) > 1
-        ):
+        before, after = ({str(i): to_numpy(a) for i, (_, a) in enumerate(outputs)} for outputs in (first, again))
+        if len(before) != len(after) or largest_difference(before, after) > 1:
             raise UnsupportedError(_UNSTEADY)
 
     def _hold_to_first_run(self, loaded: AsLoaded) -> None:
@@ -346,7 +343,7 @@ class TorchModel(LayeredModel):
         except (InputError, ValueError):
             return
         expected, found = ({str(i): pair[side] for i, pair in enumerate(pairs)} for side in (0, 1))
-        if apart(expected, found) > 1:
+        if largest_difference(expected, found) > 1:
             raise UnsupportedError(_REMEMBERS.format(", ".join(remembered[:3])))
 
     def _has_lengths(self) -> bool:

@@ -66,7 +66,7 @@ class BothModels:
             return None if self.pairs else ((np.inf, 0.0), outputs)
         other = {n: right[n] for n in self.outputs[1]} if self.pairs else right
         inner = sum(_unlike(np.asarray(left[x]), np.asarray(right[y])) for x, y in self.pairs)
-        return (apart(outputs, other) if tells else 0.0, inner), outputs
+        return (largest_difference(outputs, other) if tells else 0.0, inner), outputs
 
 
 def _unlike(a: np.ndarray, b: np.ndarray) -> float:
@@ -139,7 +139,7 @@ def _partly(before: Feeds, after: Feeds, generator: np.random.Generator) -> Feed
     return made
 
 
-def apart(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:
+def largest_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:
     """The largest difference of two models' outputs, in tolerances; infinite for other shapes or other text."""
     worst = 0.0
     left, right = flatten(expected), flatten(actual)
