@@ -100,10 +100,8 @@ class Point:
         depth = a.shape[-1]
         if depth > BLOCK:
             rows = (slice(None),) * (b.ndim - 2) if b.ndim > 1 else ()
-            parts = [
-                self.matmul(a[..., k : k + BLOCK], b[(*rows, slice(k, k + BLOCK))]) for k in range(0, depth, BLOCK)
-            ]
-            return sum(parts) % self.p
+            cuts = [slice(k, k + BLOCK) for k in range(0, depth, BLOCK)]
+            return sum(self.matmul(a[..., cut], b[(*rows, cut)]) for cut in cuts) % self.p
         halves = [(np.asarray(x & 0xFFFF, np.float64), np.asarray(x >> 16, np.float64)) for x in (a, b)]
         low = (halves[0][0] @ halves[1][0]).astype(np.int64)
         middle = (halves[0][0] @ halves[1][1] + halves[0][1] @ halves[1][0]).astype(np.int64) % self.p
@@ -174,29 +172,35 @@ def is_float(dtype: np.dtype) -> bool:
     return "float" in dtype.name
 
 
-MOVES = dict.fromkeys(
-    (
-        *("Reshape", "Transpose", "Slice", "Squeeze", "Unsqueeze", "Expand", "Tile", "Identity", "Flatten", "Split"),
-        *("DepthToSpace", "SpaceToDepth", "Trilu", "ReverseSequence", "GatherND", "Compress", "Gather", "Dropout"),
-    ),
-    (0,),
-) | {"Pad": (0, 2), "ScatterND": (0, 2), "ScatterElements": (0, 2), "Where": (1, 2), "Concat": None}
+MOVING = (
+    "Reshape Transpose Slice Squeeze Unsqueeze Expand Tile Identity Flatten Split DepthToSpace SpaceToDepth Trilu "
+    "ReverseSequence GatherND Compress Gather GatherElements Dropout"
+)
+MOVES = dict.fromkeys(MOVING.split(), (0,)) | {
+    "Pad": (0, 2),
+    "ScatterND": (0, 2),
+    "ScatterElements": (0, 2),
+    "Where": (1, 2),
+    "Concat": None,
+}
 
 
-def number_of(node: onnx.NodeProto) -> np.ndarray:
-    """What a Constant node gives."""
-    held, kinds = node.attribute[0], {"value_float": "f4", "value_floats": "f4", "value_int": "i8", "value_ints": "i8"}
-    if held.name == "value":
-        return numpy_helper.to_array(held.t)
-    if held.name not in kinds:
-        raise NotConfirmedError(f"Constant of {held.name} is not covered")
-    return np.array(helper.get_attribute_value(held), kinds[held.name])
+def number_of(given: dict) -> np.ndarray:
+    """What a Constant node of one attribute gives."""
+    ((name, held),) = given.items()
+    kinds = {"value_float": "f4", "value_floats": "f4", "value_int": "i8", "value_ints": "i8"}
+    if name == "value":
+        return numpy_helper.to_array(held)
+    if name not in kinds:
+        raise NotConfirmedError(f"Constant of {name} is not covered")
+    return np.array(held, kinds[name])
 
 
 def constants(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Initializers and Constant nodes of the main graph."""
     found = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    return found | {n.output[0]: number_of(n) for n in model.graph.node if n.op_type == "Constant"}
+    nodes = [n for n in model.graph.node if n.op_type == "Constant"]
+    return found | {n.output[0]: number_of({a.name: helper.get_attribute_value(a) for a in n.attribute}) for n in nodes}
 
 
 class Model:
@@ -238,7 +242,7 @@ class Model:
         given = {a.name: helper.get_attribute_value(a) for a in node.attribute if not a.ref_attr_name}
         given |= {a.name: outer[a.ref_attr_name] for a in node.attribute if a.ref_attr_name in outer}
         if node.op_type == "Constant":
-            return [self.constant(node.output[0], number_of(node))]
+            return [self.constant(node.output[0], number_of(given))]
         try:
             found = self.apply(node.op_type, inputs, given, len(node.output), node.domain)
         except NotConfirmedError:
@@ -287,7 +291,11 @@ class Model:
         return found
 
     def onnx(self, kind: str, inputs: list, given: dict, count: int = 1):
-        """By onnx's own implementation, on numbers."""
+        """By onnx's own implementation, on numbers; GatherElements, which fails there in some shapes, by numpy's."""
+        if kind == "GatherElements":
+            (data, index), axis = inputs, given.get("axis", 0) % inputs[0].ndim
+            rows = tuple(slice(None if d == axis else n) for d, n in enumerate(index.shape))
+            return Tensor(np.take_along_axis(data[rows], index % data.shape[axis], axis))
         names = ["" if v is None else f"i{k}" for k, v in enumerate(inputs)]
         node = helper.make_node(kind, names, [f"o{k}" for k in range(count)], **given)
         opsets = [helper.make_opsetid("", self.opsets.get("", self.opsets.get("ai.onnx", 1)))]
@@ -352,9 +360,6 @@ def own(tensor: Tensor, what: str) -> np.ndarray:
     if tensor.own is None:
         raise NotConfirmedError(f"{what}: the inputs' values decide it, which is not covered")
     return np.asarray(tensor.own)
-
-
-# Operators
 
 
 def arithmetic(m: Model, i: list, a: dict) -> Tensor:
@@ -519,11 +524,9 @@ def cast(m: Model, i: list, a: dict) -> Tensor:
 def reduced(m: Model, i: list, a: dict) -> Tensor:
     """Over axes."""
     f, kind, x = m.point, a["_kind"], m.elements(i[0])
-    axes = a.get("axes")
+    axes = range(2, x.ndim) if kind == "GlobalAveragePool" else a.get("axes")
     if len(i) > 1 and i[1] is not None:
         axes = own(i[1], "axes").reshape(-1)
-    if kind == "GlobalAveragePool":
-        axes = range(2, x.ndim)
     if axes is None or not len(axes):
         axes = () if a.get("noop_with_empty_axes") else range(x.ndim)
     axes, keep = tuple(sorted(int(k) % x.ndim for k in axes)), bool(a.get("keepdims", 1))
@@ -555,7 +558,8 @@ def windows(a: dict, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[li
     """Strides, dilations and pads (before each dim, then behind each) of a convolution or pooling."""
     n = len(kernel)
     strides, dilations = list(a.get("strides") or [1] * n), list(a.get("dilations") or [1] * n)
-    pads, auto = list(a.get("pads") or [0] * 2 * n), a.get("auto_pad", b"NOTSET")
+    auto = a.get("auto_pad", b"NOTSET")
+    pads = list((auto != b"VALID" and a.get("pads")) or [0] * 2 * n)
     if auto in (b"SAME_UPPER", b"SAME_LOWER"):
         total = [
             max(0, (-(-s // t) - 1) * t + (k - 1) * d + 1 - s)
@@ -563,8 +567,6 @@ def windows(a: dict, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[li
         ]
         less, more = [t // 2 for t in total], [t - t // 2 for t in total]
         pads = less + more if auto == b"SAME_UPPER" else more + less
-    elif auto == b"VALID":
-        pads = [0] * 2 * n
     return strides, dilations, pads
 
 
@@ -704,9 +706,6 @@ OPERATORS = {
     }.items()
     for name in names.split()
 } | dict.fromkeys(ODD + PLAIN, single)
-
-
-# The certificate
 
 
 def exact_constants(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto, m: Model) -> tuple[dict, float]:

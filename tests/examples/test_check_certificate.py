@@ -115,6 +115,24 @@ def test_two_implementations_agree(checker: ModuleType) -> None:
     assert confirmed >= 10
 
 
+@pytest.mark.parametrize(
+    "node",
+    ["h = HardSigmoid (x)", "i = Constant <value = int64[2,2] {0, 3, 1, 0}> () h = GatherElements <axis=1> (x, i)"],
+)
+def test_operators_with_usual_attributes_and_places(checker: ModuleType, node: str) -> None:
+    columns = 2 if "Gather" in node else 4
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 17]> g (float[2,4] x) => (float[2,{columns}] y) {{ {node} y = Exp (h) }}'
+    )
+    a = onnx.parser.parse_model(text)
+    b = onnx.parser.parse_model(text.replace("y = Exp (h)", "k = Identity (h) y = Exp (k)"))
+    other = onnx.parser.parse_model(text.replace("3, 1", "3, 2").replace("moid (x)", "moid <alpha = 0.3> (x)"))
+    certificate = certify(a, b, seconds=5).to_dict()
+    assert "confirmed" in checker.check(certificate, a, b)
+    with pytest.raises(checker.NotConfirmedError):
+        checker.check(certificate, a, other)
+
+
 @pytest.mark.parametrize("name", ["Relu of a difference", "another slope"])
 def test_a_certificate_that_was_written_by_hand_is_not_confirmed(
     checker: ModuleType, both: tuple[onnx.ModelProto, onnx.ModelProto], name: str
