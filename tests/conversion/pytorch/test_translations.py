@@ -140,6 +140,18 @@ def test_rows_close_together_keep_their_distance(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-12)
 
 
+def test_distances_of_doubles_have_exponents_of_doubles(tmp_path: Path) -> None:
+    class Powers(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cdist(x, x + 1, p=2.7)
+
+    x = np.random.default_rng(0).standard_normal((4, 3)) * 100
+    target = tmp_path / "m.onnx"
+    onnxtool.convert(Powers(), target, sample={"x": x}, input_dtypes={"x": "float64"})
+    (found,) = onnxruntime.InferenceSession(target).run(None, {"x": x})
+    assert np.abs(found / Powers()(torch.from_numpy(x)).numpy() - 1).max() < 1e-13
+
+
 @pytest.mark.parametrize("module", [Running, Places, Third], ids=lambda m: m.__name__)
 def test_what_the_exporter_has_no_translation_for(module: type[torch.nn.Module], tmp_path: Path) -> None:
     net = session(module(), tmp_path / "out.onnx", x=("batch", "length", 4))

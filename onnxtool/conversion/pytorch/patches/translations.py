@@ -338,7 +338,7 @@ def _size(values: Any, dim: int) -> Any:
 
 
 def _like(number: float, values: Any) -> Any:
-    return op.CastLike(op.Constant(value_float=float(number)), values)
+    return op.CastLike(op.Constant(value=ir.tensor(np.float64(number))), values)
 
 
 @contextmanager
