@@ -152,6 +152,20 @@ class Point:
             return x if keep else np.squeeze(x, axes)
         return self.hash("largest", self.hash("one of", x).sum(axes, keepdims=keep) % self.p)
 
+    def clip(self, x: np.ndarray, low: float, high: float) -> np.ndarray:
+        """Between two bounds: one is a max(., 0), both are a random function of where x lies between them."""
+        bottom, top = self.real(np.array([low, low]))[0], self.real(np.array([high, high]))[0]
+        if low == -np.inf and high == np.inf:
+            return x
+        if high == np.inf:
+            return (bottom + self.relu((x - bottom) % self.p)) % self.p
+        if low == -np.inf:
+            return (x - self.relu((x - top) % self.p)) % self.p
+        if not low < high:
+            return np.full(x.shape, top)
+        width = (top - bottom) % self.p
+        return (bottom + self.mul(self.hash("clip", self.div((x - bottom) % self.p, width)), width)) % self.p
+
 
 class Tensor:
     """Whole numbers, booleans and texts as they are, or elements of the field.
@@ -165,6 +179,17 @@ class Tensor:
         self.dtype = np.dtype(dtype) if self.field else self.data.dtype
         known = own is not None and np.size(own) <= SMALL
         self.own, self.note = (own if known else None) if self.field else self.data, note
+
+    def numbers(self, what: str) -> np.ndarray:
+        """The numbers themselves."""
+        if self.own is None:
+            raise NotConfirmedError(f"{what}: the inputs' values decide it, which is not covered")
+        return np.asarray(self.own)
+
+    def type(self) -> bytes:
+        """As ONNX writes it."""
+        kind = helper.np_dtype_to_tensor_dtype(self.dtype)
+        return helper.make_tensor_type_proto(kind, self.data.shape).SerializeToString()
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -339,27 +364,13 @@ class Model:
         if schema.has_context_dependent_function:
             names = ["" if v is None else f"i{k}" for k, v in enumerate(inputs)]
             node = helper.make_node(kind, names, [f"o{k}" for k in range(count)], **given)
-            types = [b"" if v is None else type_of(v) for v in inputs]
+            types = [b"" if v is None else v.type() for v in inputs]
             body = onnx.FunctionProto.FromString(schema.get_context_dependent_function(node.SerializeToString(), types))
         if body is None or not body.node:
             raise NotConfirmedError(f"{kind} is not covered by this program")
-        usual = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
-        usual = {n: helper.get_attribute_value(a) for n, a in usual.items()}
+        usual = {n: helper.get_attribute_value(d) for n, a in schema.attributes.items() if (d := a.default_value).name}
         found = self.function(body, inputs, usual | given)
         return found if count > 1 else found[0]
-
-
-def type_of(tensor: Tensor) -> bytes:
-    """As ONNX writes it."""
-    kind = helper.np_dtype_to_tensor_dtype(tensor.dtype)
-    return helper.make_tensor_type_proto(kind, tensor.data.shape).SerializeToString()
-
-
-def own(tensor: Tensor, what: str) -> np.ndarray:
-    """A tensor's own numbers."""
-    if tensor.own is None:
-        raise NotConfirmedError(f"{what}: the inputs' values decide it, which is not covered")
-    return np.asarray(tensor.own)
 
 
 def arithmetic(m: Model, i: list, a: dict) -> Tensor:
@@ -367,8 +378,7 @@ def arithmetic(m: Model, i: list, a: dict) -> Tensor:
     f, kind, parts = m.point, a["_kind"], [m.elements(v) for v in i]
     x, y = parts[0], parts[-1]
     if kind in ("Sum", "Mean"):
-        for other in parts[1:]:
-            x = (x + other) % f.p
+        x = sum(parts) % f.p
         return Tensor(f.div(x, np.array(len(parts))) if kind == "Mean" else x, i[0].dtype)
     if kind == "Sub" and i[1].note[:1] == ("largest",) and i[1].note[1] is i[0].data:
         return Tensor((x - y) % f.p, i[0].dtype, None, ("shifted", x, y, i[1].note[2]))
@@ -458,7 +468,7 @@ def bounded(m: Model, i: list, a: dict) -> Tensor:
         low, high = 0.0, np.inf
     elif kind == "Clip":
         given = [*i[1:], None, None][:2] if m.opsets.get("", 1) > 10 else [a.get("min"), a.get("max")]
-        numbers = [own(b, "bounds of Clip").reshape(-1)[0] if isinstance(b, Tensor) else b for b in given]
+        numbers = [b.numbers("bounds of Clip").reshape(-1)[0] if isinstance(b, Tensor) else b for b in given]
         low, high = (x if n is None else float(n) for n, x in zip(numbers, (-np.inf, np.inf), strict=True))
     else:
         single_ = [v for v in i if v.own is not None and v.data.size == 1]
@@ -478,22 +488,7 @@ def bounded(m: Model, i: list, a: dict) -> Tensor:
         bottom, top = (min(max(b, low), high) for b in (bottom, top))
     else:
         x, bottom, top = m.elements(data), low, high
-    return Tensor(clipped(f, x, bottom, top), data.dtype, None, ("clip", x, bottom, top))
-
-
-def clipped(f: Point, x: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Between two bounds: one is a max(., 0), both are a random function of where x lies between them."""
-    bottom, top = f.real(np.array([low, low]))[0], f.real(np.array([high, high]))[0]
-    if low == -np.inf and high == np.inf:
-        return x
-    if high == np.inf:
-        return (bottom + f.relu((x - bottom) % f.p)) % f.p
-    if low == -np.inf:
-        return (x - f.relu((x - top) % f.p)) % f.p
-    if not low < high:
-        return np.full(x.shape, top)
-    width = (top - bottom) % f.p
-    return (bottom + f.mul(f.hash("clip", f.div((x - bottom) % f.p, width)), width)) % f.p
+    return Tensor(f.clip(x, bottom, top), data.dtype, None, ("clip", x, bottom, top))
 
 
 def cast(m: Model, i: list, a: dict) -> Tensor:
@@ -526,7 +521,7 @@ def reduced(m: Model, i: list, a: dict) -> Tensor:
     f, kind, x = m.point, a["_kind"], m.elements(i[0])
     axes = range(2, x.ndim) if kind == "GlobalAveragePool" else a.get("axes")
     if len(i) > 1 and i[1] is not None:
-        axes = own(i[1], "axes").reshape(-1)
+        axes = i[1].numbers("axes").reshape(-1)
     if axes is None or not len(axes):
         axes = () if a.get("noop_with_empty_axes") else range(x.ndim)
     axes, keep = tuple(sorted(int(k) % x.ndim for k in axes)), bool(a.get("keepdims", 1))
@@ -561,10 +556,8 @@ def windows(a: dict, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[li
     auto = a.get("auto_pad", b"NOTSET")
     pads = list((auto != b"VALID" and a.get("pads")) or [0] * 2 * n)
     if auto in (b"SAME_UPPER", b"SAME_LOWER"):
-        total = [
-            max(0, (-(-s // t) - 1) * t + (k - 1) * d + 1 - s)
-            for s, t, k, d in zip(size, strides, kernel, dilations, strict=True)
-        ]
+        dims = zip(size, strides, kernel, dilations, strict=True)
+        total = [max(0, (-(-s // t) - 1) * t + (k - 1) * d + 1 - s) for s, t, k, d in dims]
         less, more = [t // 2 for t in total], [t - t // 2 for t in total]
         pads = less + more if auto == b"SAME_UPPER" else more + less
     return strides, dilations, pads
@@ -653,6 +646,9 @@ def ranked(m: Model, i: list, a: dict):
     f, x, kind = m.point, m.elements(i[0]), a["_kind"]
     axis = a.get("axis", -1 if kind == "TopK" else 0) % x.ndim
     named = sorted((k, repr(v)) for k, v in a.items() if k[0] != "_" and k not in ("axis", "keepdims", "k"))
+    if kind == "GatherElements":
+        x = x[tuple(slice(None if d == axis else n) for d, n in enumerate(i[1].data.shape))]
+        return Tensor(f.hash("element", np.expand_dims(f.digest(x, axis), axis), m.elements(i[1])), i[0].dtype)
     seen = f.digest(x, axis)
     if kind in ("ArgMax", "ArgMin"):
         found = f.hash(kind, seen, given=named)
@@ -662,7 +658,7 @@ def ranked(m: Model, i: list, a: dict):
         columns = seen.reshape(*seen.shape[:axis], *[1] * index.ndim, *seen.shape[axis:])
         return Tensor(f.hash("row", columns, index.reshape(*index.shape, *[1] * (x.ndim - axis - 1))), i[0].dtype)
     seen = np.expand_dims(seen, axis)
-    count = int(own(i[1], "k of TopK").reshape(-1)[0]) if len(i) > 1 else a["k"]
+    count = int(i[1].numbers("k of TopK").reshape(-1)[0]) if len(i) > 1 else a["k"]
     places = np.arange(count).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     values, indices = (f.hash(f"TopK {what}", seen, places, given=named) for what in ("values", "indices"))
     return [Tensor(values, i[0].dtype), Tensor(indices, np.int64)]
@@ -673,10 +669,8 @@ def quantized(m: Model, i: list, a: dict) -> Tensor:
     f, kind, x = m.point, a["_kind"], m.elements(i[0])
     if a.get("block_size"):
         raise NotConfirmedError(f"{kind} in blocks is not covered")
-    shape = [1] * x.ndim
-    if i[1].data.size > 1:
-        shape[a.get("axis", 1)] = -1
-    shape = shape if i[1].data.size > 1 else []
+    axis = a.get("axis", 1) % max(x.ndim, 1)
+    shape = [-1 if d == axis else 1 for d in range(x.ndim)] if i[1].data.size > 1 else []
     scale = m.elements(i[1]).reshape(shape)
     zero = m.elements(i[2]).reshape(shape) if len(i) > 2 and i[2] is not None else np.zeros_like(scale)
     if kind == "DequantizeLinear":
@@ -701,7 +695,7 @@ OPERATORS = {
         pooled: "MaxPool AveragePool GlobalMaxPool",
         normalized: "BatchNormalization InstanceNormalization",
         softmax: "Softmax LogSoftmax",
-        ranked: "ArgMax ArgMin TopK Gather",
+        ranked: "ArgMax ArgMin TopK Gather GatherElements",
         quantized: "QuantizeLinear DequantizeLinear",
     }.items()
     for name in names.split()
@@ -712,18 +706,23 @@ def exact_constants(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto, m
     """The exact values of B's rounded constants in a field, and the largest distance from them in ulp."""
     literal = constants(a)
     wide = {n: x.astype(np.float64) if is_float(x.dtype) else x for n, x in literal.items()}
-    values = {n: m.constant("", x) for n, x in literal.items()}
+    values, rounded = {n: m.constant("", x) for n, x in literal.items()}, dict(wide)
+    own_steps = {(n.op_type, *n.input, n.output[0]) for n in a.graph.node if not n.domain}
     for step in certificate["steps"]:
         kind, name, given = step["operator"], step["output"], step["attributes"]
         if kind == "Constant":
             array = np.array(given["value"], given["dtype"])
             wide[name], values[name] = array.astype("f8" if is_float(array.dtype) else "i8"), m.constant("", array)
+            rounded[name] = wide[name]
             continue
         floats = kind == "Cast" and is_float(np.dtype(helper.tensor_dtype_to_np_dtype(given["to"])))
         wider = {"to": onnx.TensorProto.DOUBLE} if floats else given  # what a cast loses is part of the distance
         names = step["inputs"]
         wide[name] = m.onnx(kind, [wide[n] if n else None for n in names], wider).data
         values[name] = m.apply(kind, [values[n] if n else None for n in names], given)
+        if (kind, *names, name) in own_steps and all(n in rounded for n in names if n):  # as A itself rounds it
+            number = m.onnx(kind, [rounded[n] if n else None for n in names], wider).data
+            rounded[name] = number.astype(values[name].dtype).astype(number.dtype)
     held, found, most = constants(b), {}, 0.0
     for item in certificate["constants"]:
         array = held[item["name"]]
@@ -735,9 +734,10 @@ def exact_constants(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto, m
             number = number * wide[item["factor"]].reshape(())
             element = m.point.mul(element, m.elements(values[item["factor"]]).reshape(()))
         kind = array.dtype if array.dtype in (np.float16, np.float32, np.float64) else np.dtype(np.float32)
-        ulp = np.maximum(np.spacing(np.abs(number).astype(kind)).astype(np.float64), np.finfo(kind).tiny)
-        most = max(most, float(np.max(np.abs(array.astype(np.float64) - number) / ulp, initial=0.0)))
-        found[item["name"]] = element
+        numbers = [number, number if item["factor"] else rounded.get(item["source"], number).reshape(array.shape)]
+        ulps = [np.maximum(np.spacing(np.abs(x).astype(kind)).astype("f8"), np.finfo(kind).tiny) for x in numbers]
+        off = [np.max(np.abs(array.astype("f8") - x) / u, initial=0.0) for x, u in zip(numbers, ulps, strict=True)]
+        found[item["name"]], most = element, max(most, float(min(off)))
     return found, most
 
 
@@ -766,8 +766,8 @@ def check(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto) -> str:
             raise NotConfirmedError(f"a constant of B is {distance:.0f} ulp from its exact value")
         others = feeds if set(own_names) <= set(feeds) else dict(zip(own_names, feeds.values(), strict=True))
         for k, (x, y) in enumerate(zip(left.run(feeds), Model(b, point, replaced).run(others), strict=True)):
-            same = x.data.shape == y.data.shape and x.dtype == y.dtype
-            if not same or not np.array_equal(left.elements(x), left.elements(y)):
+            alike = (x.data.shape, x.dtype) == (y.data.shape, y.dtype)
+            if not (alike and np.array_equal(left.elements(x), left.elements(y))):
                 raise NotConfirmedError(f"output {k} is not shown to be the same at {listed['shapes']}")
     within = f", {len(certificate['constants'])} constants within {most:.3g} ulp" if certificate["constants"] else ""
     return f"confirmed at {len(points)} points of its sizes{within}"

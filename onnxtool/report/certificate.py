@@ -24,7 +24,7 @@ class RoundedConstant:
         name: in B.
         source: a value of A that follows from constants alone, or a step of `steps`.
         factor: a single number of A that the source is multiplied by; "" for none.
-        ulps: the largest distance from the exact value, in units in the last place.
+        ulps: the largest distance from the exact value, in units in the last place; 0 where A rounds to the same bits.
     """
 
     name: str

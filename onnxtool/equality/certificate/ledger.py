@@ -447,11 +447,9 @@ def _folded(
     made = a.folded(sorted({candidate for _, candidate in close})) if close else []
     found = {}
     for name, candidate in sorted(close):
-        constant, number = constants[name], a.known[candidate].number.reshape(-1)
+        constant = constants[name]
         if any(m[candidate].dtype == constant.dtype and m[candidate].tobytes() == constant.tobytes() for m in made):
-            ulp = np.maximum(np.spacing(np.abs(constant.reshape(-1))).astype(np.float64), 1e-300)
-            off = np.abs(_wide(constant).reshape(-1) - number) / ulp
-            found[name] = RoundedConstant(name, candidate, "", float(off.max(initial=0.0)))
+            found[name] = RoundedConstant(name, candidate, "", 0.0)
     return list(found.values())
 
 
@@ -470,9 +468,11 @@ def _nearest(
                         if ulps is not None:
                             return RoundedConstant(name, candidate, factor, ulps)
             elif abs(number[at] - flat[at]) <= abs(flat[at]) * 1e-3:
-                ulps = _distance(flat, number, stepwise.astype(kind).astype(np.float64), kind)
+                rounded = stepwise.astype(kind).astype(np.float64)
+                ulps = _distance(flat, number, rounded, kind)
                 if ulps is not None:
-                    return RoundedConstant(name, candidate, "", ulps)
+                    as_in_a = known[candidate].derived and not candidate.startswith(_PREFIX) and (flat == rounded).all()
+                    return RoundedConstant(name, candidate, "", 0.0 if as_in_a else ulps)
     return None
 
 
