@@ -148,6 +148,10 @@ class ServeOptions:
             return "TLS takes both a certificate and its key."
         if self.in_process and self.workers != 1:
             return "in-process runs models in the server's own process; it takes no other number of workers."
+        if self.concurrency is not None and not self.in_process:
+            return "concurrency goes with in-process; otherwise each worker runs one request at a time."
+        if self.max_delay and self.batching == "off":
+            return "max-delay goes with batching auto: requests are not joined otherwise."
         return ""
 
 

@@ -44,7 +44,7 @@ def test_another_model_is_noticed(server: Running, digits_onnx: Path, tmp_path: 
 
 
 def test_errors_are_counted_by_status(digits_onnx: Path) -> None:
-    server = Running(digits_onnx, "--batching", "off", "--max-queue", "1", "--concurrency", "1", "--reload", "off")
+    server = Running(digits_onnx, "--batching", "off", "--max-queue", "1", "--reload", "off")
     report = bench_endpoint(server.url, connections=(16,), budget=0.5)
     (crowd,) = [r for r in report.results if r.connections == 16]
     assert set(crowd.errors) == {"429"}

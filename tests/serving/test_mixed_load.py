@@ -36,7 +36,7 @@ def text_like(path: Path) -> Path:
 @pytest.mark.parametrize("batching", ["auto", "off"])
 def test_every_request_of_a_mixed_load_gets_its_own_answer(tmp_path: Path, batching: str) -> None:
     models = [text_like(tmp_path / f"{name}.onnx") for name in ("one", "two")]
-    options = ("--batching", batching, "--reload", "off", "--concurrency", "1", "--max-queue", _CLIENTS)
+    options = ("--batching", batching, "--reload", "off", "--max-queue", _CLIENTS)
     server = Running(*models, *options)
 
     def client(number: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Options of a server that exclude each other."""
+"""Options of a server that exclude or need each other."""
 
 from __future__ import annotations
 
@@ -15,3 +15,15 @@ def test_workers_are_refused_beside_in_process(workers: int | None) -> None:
     for given in ({"options": both}, {"own": {"no.onnx": both}}):
         with pytest.raises(UsageError, match="takes no other number of workers"):
             serve("no.onnx", **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        (ServeOptions(concurrency=2), "concurrency goes with in-process"),
+        (ServeOptions(max_delay=0.01), "batching auto"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options: ServeOptions, needed: str) -> None:
+    with pytest.raises(UsageError, match=needed):
+        serve("no.onnx", options=options)
