@@ -246,8 +246,8 @@ def _run(work: _Examination, runner: Any, data: str | os.PathLike[str] | None, s
         try:
             feeds = random_feeds(_narrow(runner.inputs, declared), seed, batch=batch, length=length)
             values = runner.run(feeds)
-        except ResourceError:
-            raise
+        except ResourceError as error:
+            raise ResourceError(f"{work.path}: {error}") from error
         except OnnxToolError as error:
             failure = failure or str(error)
             continue

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.editing import inlined
@@ -116,6 +116,8 @@ def try_in_child(model: str | os.PathLike[str], options: SessionOptions, seed: i
                     find_probes(_Fatal(worker), worker.inputs, seed, input_domains(io.load(Path(model))))
         except _ChildDiedError as error:
             raise InputError(f"{model}: {error} It was run on random inputs; give real ones with data.") from error
+        except ResourceError as error:
+            raise ResourceError(f"{model}: {error}") from error
 
 
 def risks_of(models: Iterable[ir.Model]) -> Risks:
