@@ -37,7 +37,7 @@ from onnxtool.runtime.runner import CastingRunner
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.timing.timing import compare_runners, measure_in_turn
+from onnxtool.runtime.timing.timing import compare_session_latency, measure_in_turn
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
@@ -150,7 +150,7 @@ def finish(
             drop = DEFAULT_DROP if max_drop is None else max_drop
             metric = job.task.compared(expected, job.task.predict(runner), drop)
         if latency is None and not recipe.form:
-            latency = compare_runners(float_runner, runner, judge.feeds[0], job.threads, _TIMED)
+            latency = compare_session_latency(float_runner, runner, judge.feeds[0], job.threads, _TIMED)
         size = job.source.bytes
         plan = set(select(job.prepared.graph, recipe))
         budget = Criterion(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)

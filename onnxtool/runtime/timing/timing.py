@@ -222,7 +222,7 @@ def measure_in_turn(
     return [Timing(times[: min(map(len, kept))]) for times in kept]
 
 
-def compare_runners(
+def compare_session_latency(
     reference: OnnxRunner, candidate: OnnxRunner, feeds: Mapping[str, np.ndarray], threads: int, seconds: float
 ) -> LatencyRatio:
     """Latency of a session beside another one: in alternation, or in turn where that is how they are loaded.
