@@ -85,7 +85,9 @@ def search(
     least = judged if judged > HELD_OUT_SAMPLES else FIDELITY_SAMPLES
     held_out = job.probes() if job.data is None else job.split(least)[1]
     shown = held_out.limited(judged).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
+    before = clock.spent
     reference = job.runner(job.source)  # not before: what watches the ranges has all weights too
+    clock.loading = clock.spent - before if job.one_at_a_time else 0.0
     judge = FidelityEvaluator(
         job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(values), confidence=job.confidence
     )

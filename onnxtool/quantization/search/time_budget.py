@@ -43,13 +43,19 @@ def beginning() -> float:
 
 
 class TimeBudget:
-    """Counts from the very start: preparing the model and calibrating take their part of the limit."""
+    """Counts from the very start: preparing the model and calibrating take their part of the limit.
+
+    Attributes:
+        cuts: what was cut short.
+        loading: seconds to load the float model for the writing, where it is not kept in memory.
+    """
 
     def __init__(self, seconds: float, began: float | None = None) -> None:
         """Start now, or at an earlier reading of `time.perf_counter`."""
         self.seconds = seconds
         self.began = beginning() if began is None else began
         self.cuts: list[str] = []
+        self.loading = 0.0
         self._costs: list[float] = []
         self._builds: list[float] = []
 
@@ -88,7 +94,7 @@ class TimeBudget:
     @property
     def writing(self) -> float:
         """Seconds to write the winner, about: it is built, loaded, judged on a few samples, and stored."""
-        return self.next_cost + self.next_build
+        return self.next_cost + self.next_build + self.loading
 
     def allows(self, stage: str, doing: str = "", tries: int = 1) -> bool:
         """True when a stage is not over, and so many candidates more, the choice and the writing fit into the limit.
