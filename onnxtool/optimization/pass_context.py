@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +14,7 @@ from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import Sizes, set_sizes
 
 _SPLAT_DTYPES = "biuf"
+_UNROUNDED = "onnxtool.unrounded"  # of a constant, the numbers that it was rounded from
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
 
@@ -171,6 +173,28 @@ class PassContext:
             value = self.insert(before, "Expand", [self.initializer(distinct(array), f"{base}_rows"), shape], base=base)
         value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
         return value
+
+    def rounded(self, exact: np.ndarray, dtype: np.dtype[Any], base: str, before: ir.Node) -> ir.Value:
+        """Store numbers that were worked out in float64, which `unrounded` gives again.
+
+        Of several maps in a row, each taken into the numbers in turn, the sum is then rounded once: where it is small
+        beside its terms, rounding each time would leave few digits of it.
+
+        Args:
+            exact: the numbers.
+            dtype: to store them in.
+            base, before: as of `constant`.
+        """
+        value = self.constant(exact.astype(dtype), base, before)
+        value.meta[_UNROUNDED] = exact
+        return value
+
+    def unrounded(self, value: ir.Value | None) -> np.ndarray | None:
+        """As of `array`, in float64, and before rounding where a pass has worked the numbers out."""
+        array = self.array(value)
+        if value is None or array is None:
+            return None
+        return np.asarray(value.meta.get(_UNROUNDED, array), np.float64)
 
     def fits_inline(self, array: np.ndarray) -> bool:
         """Whether `constant` would store the array itself: it is small, or its elements differ."""

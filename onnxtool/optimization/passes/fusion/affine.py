@@ -61,18 +61,19 @@ class FuseBatchNormAffine(NodeRewrite):
 
 
 def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, context: PassContext) -> bool:
-    scale, bias = context.array(first.inputs[1]), context.array(first.inputs[2])
+    scale, bias = context.array(first.inputs[1]), context.unrounded(first.inputs[2])
     if scale is None or bias is None or any(v.size not in (1, scale.size) for v in (second.scale, second.shift)):
         return False
     with np.errstate(all="ignore"):
         new_scale = (np.asarray(scale, np.float64) * second.scale).astype(scale.dtype)
-        new_bias = (np.asarray(bias, np.float64) * second.scale + second.shift).astype(bias.dtype)
+        exact_bias = bias * second.scale + second.shift
+        new_bias = exact_bias.astype(scale.dtype)
     if not (np.isfinite(new_scale).all() and np.isfinite(new_bias).all()):
         return False
     base = node.outputs[0].name or "batchnorm"
     inputs = list(first.inputs)
     inputs[1] = context.constant(new_scale, f"{base}_scale", before=node)
-    inputs[2] = context.constant(new_bias, f"{base}_bias", before=node)
+    inputs[2] = context.rounded(exact_bias, scale.dtype, f"{base}_bias", before=node)
     context.replace_op(node, "BatchNormalization", inputs, first.attributes)
     node.resize_outputs(1)
     return True

@@ -71,7 +71,7 @@ def absorb_after(linear: ir.Node, node: ir.Node, affine: Affine, context: PassCo
     if weight is None or weight_value is None or weight.dtype.kind != "f":
         return 0
     bias_value = linear.inputs[2] if len(linear.inputs) > 2 else None
-    bias = context.array(bias_value)
+    bias = context.unrounded(bias_value)
     if bias_value is not None and bias is None:
         return 0
     channels = output_channels(linear, weight)
@@ -80,10 +80,11 @@ def absorb_after(linear: ir.Node, node: ir.Node, affine: Affine, context: PassCo
     if linear.op_type == "Gemm" and (attribute(linear, "beta", 1.0) != 1.0 or (bias is not None and bias.ndim > 1)):
         return 0
     scale, shift = (np.broadcast_to(v, channels) for v in (affine.scale, affine.shift))
-    old_bias = np.zeros(channels) if bias is None else np.broadcast_to(np.asarray(bias, np.float64), channels)
+    old_bias = np.zeros(channels) if bias is None else np.broadcast_to(bias, channels)
     with np.errstate(all="ignore"):
         new_weight = _scaled(linear, weight, scale)
-        new_bias = (old_bias * scale + shift).astype(weight.dtype)
+        exact_bias = old_bias * scale + shift
+        new_bias = exact_bias.astype(weight.dtype)
     if not (np.isfinite(new_weight).all() and np.isfinite(new_bias).all()):
         return 0
     freed = context.stored_bytes(weight) if len(weight_value.uses()) == 1 else 0
@@ -95,7 +96,7 @@ def absorb_after(linear: ir.Node, node: ir.Node, affine: Affine, context: PassCo
     inputs: list[ir.Value | None] = [linear.inputs[0]]
     inputs.append(weight_value if unchanged else context.constant(new_weight, f"{base}_folded", before=node))
     if bias_value is not None or bool(new_bias.any()):
-        inputs.append(context.constant(new_bias, f"{bias_name}_folded", before=node))
+        inputs.append(context.rounded(exact_bias, weight.dtype, f"{bias_name}_folded", before=node))
     context.replace_op(node, linear.op_type, inputs, linear.attributes, linear.domain)
     node.resize_outputs(1)
     return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 GENERATOR = np.random.default_rng(0)
@@ -122,6 +123,24 @@ def test_conv_and_arithmetic(optimized, step: str, constant: np.ndarray, fuses: 
         exact=False,
     )
     assert (result.after == {"Conv": 1}) is fuses
+
+
+@pytest.mark.parametrize("before", ["Conv (x, w, b)", "BatchNormalization (x, k, b, zero, one)"])
+def test_a_bias_of_several_maps_is_rounded_once(optimized, before: str) -> None:
+    """Rounded after each, the sum of two large numbers would have lost what is left of them."""
+    numbers = {"b": 1000.1, "k": 1.1, "t": -1100.11, "zero": 0.0, "one": 1.0}
+    weights = {name: np.array([number], np.float32) for name, number in numbers.items()}
+    weights["w"] = np.ones((1, 1, 1, 1), np.float32)
+    result = optimized(
+        f"g (float[n, 1, 4, 4] x) => (float[n, 1, 4, 4] y) {{ c = {before} d = Mul (c, k) y = Add (d, t) }}",
+        weights=weights,
+        exact=False,
+        compare=False,
+    )
+    (node,) = result.proto.graph.node
+    held = {t.name: onnx.numpy_helper.to_array(t) for t in result.proto.graph.initializer}
+    b, k, t = (weights[name].astype(np.float64) for name in "bkt")
+    assert held[node.input[2]] == (b * k + t).astype(np.float32) != weights["b"] * weights["k"] + weights["t"]
 
 
 def test_a_constant_with_more_dims_would_change_the_shape(optimized) -> None:
