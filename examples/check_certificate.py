@@ -199,7 +199,7 @@ def is_float(dtype: np.dtype) -> bool:
 
 MOVING = (
     "Reshape Transpose Slice Squeeze Unsqueeze Expand Tile Identity Flatten Split DepthToSpace SpaceToDepth Trilu "
-    "ReverseSequence GatherND Compress Gather GatherElements Dropout"
+    "ReverseSequence GatherND Compress Gather GatherElements Dropout Resize"
 )
 MOVES = dict.fromkeys(MOVING.split(), (0,)) | {
     "Pad": (0, 2),
@@ -336,7 +336,8 @@ class Model:
             if training or count > 1:
                 raise NotConfirmedError("Dropout in training is not covered")
             return inputs[0]
-        if given.get("reduction", b"none") != b"none":
+        mixes = kind == "Resize" and given.get("mode", b"nearest") != b"nearest"
+        if mixes or given.get("reduction", b"none") != b"none":
             return None
         of = MOVES[kind] or range(len(inputs))
         data = [k for k in of if k < len(inputs) and inputs[k] is not None]

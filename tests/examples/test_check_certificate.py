@@ -116,17 +116,28 @@ def test_two_implementations_agree(checker: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    "node",
-    ["h = HardSigmoid (x)", "i = Constant <value = int64[2,2] {0, 3, 1, 0}> () h = GatherElements <axis=1> (x, i)"],
+    ("node", "shape", "change"),
+    [
+        ("h = HardSigmoid (x)", "2,4", ("moid (x)", "moid <alpha = 0.3> (x)")),
+        (
+            "i = Constant <value = int64[2,2] {0, 3, 1, 0}> () h = GatherElements <axis=1> (x, i)",
+            "2,2",
+            ("3, 1", "3, 2"),
+        ),
+        (
+            'n = Constant <value_ints = [3, 8]> () h = Resize <nearest_mode = "floor"> (x, , , n)',
+            "3,8",
+            ("floor", "ceil"),
+        ),
+    ],
 )
-def test_operators_with_usual_attributes_and_places(checker: ModuleType, node: str) -> None:
-    columns = 2 if "Gather" in node else 4
-    text = (
-        f'<ir_version: 10, opset_import: ["" : 17]> g (float[2,4] x) => (float[2,{columns}] y) {{ {node} y = Exp (h) }}'
-    )
+def test_operators_with_usual_attributes_and_places(
+    checker: ModuleType, node: str, shape: str, change: tuple[str, str]
+) -> None:
+    text = f'<ir_version: 10, opset_import: ["" : 17]> g (float[2,4] x) => (float[{shape}] y) {{ {node} y = Exp (h) }}'
     a = onnx.parser.parse_model(text)
     b = onnx.parser.parse_model(text.replace("y = Exp (h)", "k = Identity (h) y = Exp (k)"))
-    other = onnx.parser.parse_model(text.replace("3, 1", "3, 2").replace("moid (x)", "moid <alpha = 0.3> (x)"))
+    other = onnx.parser.parse_model(text.replace(*change))
     certificate = certify(a, b, seconds=5).to_dict()
     assert "confirmed" in checker.check(certificate, a, b)
     with pytest.raises(checker.NotConfirmedError):
