@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,59 @@ def test_beyond_the_usual_inputs_nothing_is_put_down_to_rounding_where_numbers_h
     for tolerance, ok in ((NUMBERS, False), (Tolerance(), True)):
         proof = Proof(Reference(same), usual(same), Rule(tolerance), Search("quick", branches=0, difference=0))
         assert proof.judge(Function(last_bits)).ok is ok
+
+
+def test_a_reference_that_repeats_on_the_usual_inputs_alone_is_held_to_its_bits_no_longer() -> None:
+    """As a kernel that adds in any order only where inputs are large."""
+    unsteady = never_the_same(1e-6)
+    some = Function(lambda x: np.where(np.abs(x).max() > 20, unsteady.function(x), x))
+    proof = Proof(Reference(some), usual(some), Rule(NUMBERS, otherwise=Tolerance()), Search("quick", branches=0))
+    assert proof.judge(Function(lambda x: np.where(np.abs(x).max() > 20, x * np.float32(1.00001), x))).ok
+    assert proof.relaxed
+
+
+def test_inputs_of_a_search_are_judged_as_they_are_prepared() -> None:
+    same = Function(lambda x: x)
+    proof = Proof(Reference(same), [Probe({"x": np.abs(X)}, {"y": np.abs(X)})], search=Search("quick", branches=0))
+    proof.prepare = lambda feeds: {"x": np.abs(feeds["x"])}  # the model is for numbers above zero
+    assert proof.judge(Function(np.abs)).ok
+    proof.prepare = dict
+    assert not replace(proof, observed=None).judge(Function(np.abs)).ok
+
+
+def test_of_a_source_that_is_gone_only_what_needs_no_second_run_is_tried() -> None:
+    same = Function(lambda x: x)
+    seen = Proof(Reference(same), usual(same), stays=False).observe()
+    assert seen.trials and all(trial.kind.without_source for trial in seen.trials)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_positions_that_a_mask_leaves_out_may_differ_only_where_that_is_allowed(masked: bool) -> None:
+    class Masked(Function):
+        def __init__(self, left: float) -> None:
+            super().__init__(lambda x: x)
+            self.inputs = (TensorSpec("x", F32, ("b", 6)), TensorSpec("mask", np.dtype("int64"), ("b", 6)))
+            self.left = np.float32(left)
+
+        def run(self, feeds: Feeds) -> dict[str, Any]:
+            return {"y": np.where(feeds["mask"] > 0, feeds["x"], self.left)}
+
+    feeds = {"x": np.ones((2, 6), F32), "mask": np.ones((2, 6), np.int64)}
+    proof = Proof(Reference(Masked(0)), [Probe(feeds, Masked(0).run(feeds))])
+    proof.search = Search("quick", branches=0, difference=0, masked=masked)
+    assert proof.judge(Masked(9)).ok is masked
+
+
+def test_what_rounding_does_to_a_model_excuses_nothing_in_a_branch_that_is_forced() -> None:
+    same = Function(lambda x: x)
+    noise = RoundingNoise(lambda: Function(lambda x: x + np.float32(0.002)))
+    proof = Proof(Reference(same, noise=noise), usual(same))
+    other = Function(lambda x: x + np.float32(0.003))
+    assert proof.judge(other).ok
+    assert proof._compare_forced(same, other, {"x": X}).differs
+
+
+def test_with_strict_the_report_asks_for_every_branch() -> None:
+    same = Function(lambda x: x)
+    proof = Proof(Reference(same), usual(same), search=Search("quick", branches=0, difference=0, strict=True))
+    assert proof.judge(same).strict

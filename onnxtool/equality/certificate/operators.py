@@ -162,8 +162,7 @@ def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 @operator("Sub")
 def _sub(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, y = m.elements(i[0]), m.elements(i[1])
-    of = i[1].tag[1] if i[1].tag[:1] == ("max",) else None
-    shifted = of is not None and of.shape == x.shape and (of is x or np.array_equal(of, x))
+    shifted = i[1].tag[:1] == ("max",) and i[1].tag[1] == x.shape
     return m.symbol(m.field.sub(x, y), i[0].dtype, ("shifted", x, y, i[1].tag[2]) if shifted else ())
 
 
@@ -258,12 +257,10 @@ def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     x, bottom, top = m.elements(data), -np.inf, np.inf
     if data.tag[:1] == ("clip",):
         x, bottom, top = data.tag[1:]
-    if bottom <= top:
-        low = -np.inf if low is None or np.isnan(low) else low
-        high = np.inf if high is None or np.isnan(high) else high
-        bottom, top = (min(max(b, low), high) for b in (bottom, top))
-        return m.symbol(f.clip(x, bottom, top), data.dtype, ("clip", x, bottom, top))
-    return m.symbol(f.clip(m.elements(data), low, high), data.dtype)
+    low = -np.inf if low is None or np.isnan(low) else low
+    high = np.inf if high is None or np.isnan(high) else high
+    bottom, top = (min(max(b, low), high) for b in (bottom, top))
+    return m.symbol(f.clip(x, bottom, top), data.dtype, ("clip", x, bottom, top))
 
 
 def _extreme(m: Interpreter, i: list[Item], kind: str) -> Value:
@@ -286,7 +283,7 @@ def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     if i[0].tag[:1] == ("above",) and is_float(i[1].dtype):
         d = i[0].tag[1]
         factor = f.div(f.sub(a, b), d)
-        if d.all() and m.is_constant(factor):
+        if m.is_constant(factor):
             return m.symbol(f.add(f.mul(factor, f.relu(d)), b), i[1].dtype)
     return m.symbol(f.where(condition, a, b), i[1].dtype)
 
@@ -349,7 +346,7 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     tag: tuple[Any, ...] = ()
     if kind in ("Max", "Min"):
         found = f.reduce_max(x if kind == "Max" else f.neg(x), axes, keep)
-        tag = ("max", x, axes[0]) if kind == "Max" and keep and len(axes) == 1 else tag
+        tag = ("max", x.shape, axes[0]) if kind == "Max" and keep and len(axes) == 1 else tag
         return m.symbol(found if kind == "Max" else f.neg(found), i[0].dtype, tag)
     if kind == "Prod":
         for axis in reversed(axes):
@@ -580,7 +577,7 @@ def _root(f: Field, x: Array, order: int) -> Array:
 
 @operator("BatchNormalization")
 def _batch_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    if a.get("training_mode", 0) or a["_outputs"] > 1 or (a["_version"] < 7 and not a.get("is_test", 0)):
+    if a["_outputs"] > 1 or (a["_version"] < 7 and not a.get("is_test", 0)):
         raise NotCoveredError("BatchNormalization in training")
     f, x = m.field, m.elements(i[0])
     shape = (1, -1, *[1] * (x.ndim - 2))
@@ -755,8 +752,6 @@ def _quantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         if zero is not None
         else np.dtype(helper.tensor_dtype_to_np_dtype(a["output_dtype"]) if a.get("output_dtype") else np.uint8)
     )
-    if a.get("block_size", 0):
-        raise NotCoveredError("QuantizeLinear in blocks")
     axis = a.get("axis", 1)
     steps = f.div(x, _beside(scale, x, axis))
     rounded = f.hash(

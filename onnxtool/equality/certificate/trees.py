@@ -35,7 +35,7 @@ def _given(attributes: Attributes, name: str) -> Array:
     return np.asarray(found, np.float64).ravel()
 
 
-def decisions(attributes: Attributes, dtype: np.dtype[Any], width: int) -> Decisions:
+def decisions(attributes: Attributes, dtype: np.dtype[Any]) -> Decisions:
     """The nodes of an ensemble, with thresholds in the type of what they compare.
 
     Raises:
@@ -51,8 +51,8 @@ def decisions(attributes: Attributes, dtype: np.dtype[Any], width: int) -> Decis
     inner = np.flatnonzero([m != "LEAF" for m in modes])
     if any(modes[i] not in _LOW for i in inner):
         raise NotCoveredError(f"trees with {next(modes[i] for i in inner if modes[i] not in _LOW)}")
-    if (features[inner] >= width).any() or len(place) != len(modes):
-        raise NotCoveredError("trees of columns or nodes that are not there")
+    if len(place) != len(modes):
+        raise NotCoveredError("trees of nodes that are there twice")
     low = np.array([_LOW[modes[i]] for i in inner], bool)
     strict = np.array([modes[i] in ("BRANCH_LT", "BRANCH_GTE") for i in inner], bool)
     ways = [[place[int(trees[i]), int(way[i])] for i in inner] for way in (true, false)]
@@ -102,11 +102,9 @@ def _levels(count: int, inner: Array, first: Array, second: Array) -> list[Array
 
 def _sums(m: Interpreter, x: Item, a: Attributes, kind: str, targets: int) -> Array:
     """[rows, targets]: the leaves that each row comes to, added to what the sums begin with."""
-    if a.get("aggregate_function", b"SUM") != b"SUM":
-        raise NotCoveredError("trees that are not added")
     f, matrix = m.field, m.elements(x)
     matrix = matrix.reshape(1, -1) if matrix.ndim == 1 else matrix
-    found = decisions(a, x.dtype, matrix.shape[1])
+    found = decisions(a, x.dtype)
     place = dict(zip(zip(a["nodes_treeids"], a["nodes_nodeids"], strict=True), range(found.count), strict=True))
     leaves = [place[key] for key in zip(a[f"{kind}_treeids"], a[f"{kind}_nodeids"], strict=True)]
     if np.isin(leaves, found.nodes).any():
@@ -123,8 +121,6 @@ def _sums(m: Interpreter, x: Item, a: Attributes, kind: str, targets: int) -> Ar
 
 def regressor(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     """Sums of leaves, [rows, targets]."""
-    if a.get("post_transform", b"NONE") != b"NONE":
-        raise NotCoveredError(f"trees with {a['post_transform'].decode()}")
     return m.symbol(_sums(m, i[0], a, "target", a["n_targets"]), np.float32)
 
 

@@ -235,7 +235,7 @@ class Difference:
     def result(self, other_name: str | None = None) -> TensorDifference:
         """The frozen outcome."""
         note = self.note
-        if note is not None or self.mismatched != self.excused:
+        if self.mismatched != self.excused:
             pass  # what differs is told by its values
         elif self.ties:
             note = f"{self.ties} of {self.total} indices differ where the reference's own scores tie within rounding"
@@ -248,7 +248,7 @@ class Difference:
             name=self.name,
             dtype=self.dtype,
             shape=self.shape,
-            ok=self.mismatched == self.excused and self.note is None,
+            ok=self.mismatched == self.excused,  # another type or shape counts too, and nothing excuses it
             max_abs=self.max_abs,
             max_rel=self.max_rel,
             mean_abs=self._abs_sum / self.total if self.total else 0.0,

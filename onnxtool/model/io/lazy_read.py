@@ -68,14 +68,12 @@ def is_external(tensor: ir.TensorProtocol | None) -> bool:
 
 def _light_model(content: mmap.mmap, name: str) -> bytes:
     pieces: list[bytes] = []
-    graphs = 0
     for number, kind, start, body, end in _fields(content, 0, len(content)):
         if number != _GRAPH_OF_MODEL:
             pieces.append(content[start:end])
             continue
-        graphs += 1
-        if kind != _LENGTH_DELIMITED or graphs > 1:
-            raise _OddError  # protobuf would merge the two
+        if kind != _LENGTH_DELIMITED:
+            raise _OddError
         graph = _light_graph(content, body, end, name)
         pieces += [tag(_GRAPH_OF_MODEL, len(graph)), graph]
     return b"".join(pieces)
@@ -103,10 +101,10 @@ def _light_tensor(content: mmap.mmap, begin: int, finish: int, name: str) -> byt
             return None
         if number != _RAW_DATA_OF_TENSOR:
             kept.append(content[start:end])
-        elif place is not None or kind != _LENGTH_DELIMITED:
+        elif kind != _LENGTH_DELIMITED:
             raise _OddError
         else:
-            place = body, end - body
+            place = body, end - body  # of several, protobuf too takes the last
     if place is None or place[1] < _LARGE:
         return None
     header = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)

@@ -3,9 +3,14 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from onnxtool.equality.certificate.bounds import bound_of, enter_bounds, enter_lowest
 from onnxtool.equality.certificate.certify import certify
+from onnxtool.equality.certificate.field import Field
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.values import Value, exact, largest
 
 LOWEST = np.finfo(np.float32).min
 TABLE = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
@@ -184,6 +189,7 @@ def test_a_norm_in_single_operators_has_a_bound(steps: str) -> None:
         "q = Pow(e, two) " + MEAN + "z = Div(e, a)",
         "q = Pow(e, two) m = ReduceMean(q, last) a = Sub(m, eps) r = Sqrt(a) z = Div(e, r)",
         "q = Pow(e, two) m = ReduceMax(q, last) a = Add(m, back) r = Sqrt(a) z = Div(e, r)",
+        "q = Pow(e, two) m = ReduceMean(q, last) a = Add(m, back) r = Sqrt(a) z = Div(e, r)",
     ],
 )
 def test_what_is_no_norm_has_none(steps: str) -> None:
@@ -218,3 +224,130 @@ def test_a_bound_beyond_all_floats_is_none(step: str) -> None:
     made = scored(step, GUARD, {"table": TABLE * np.float32(1e37), "tenth": np.float32(10)})
     found = certify(made, made, seconds=5)
     assert found.verdict == "certified", found.reason
+
+
+RNG = np.random.default_rng(11)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.uniform(2, 3, shape).astype(np.float32)  # of one sign, so that sums come near their bound
+
+
+def entered(kind: str, inputs: list[Value], shape: tuple[int, ...] = (2, 3), **attributes: object) -> float | None:
+    """The bound of an operator's output."""
+    output = Value(np.zeros(shape, np.int64), np.dtype(np.float32), False)
+    enter_bounds(Interpreter(onnx.ModelProto(), Field(1)), kind, inputs, dict(attributes), [output])
+    return output.bound
+
+
+def bounded(array: np.ndarray, bound: float | None) -> Value:
+    """Of numbers nothing is known but their bound."""
+    value = Value(np.zeros(array.shape, np.int64), array.dtype, False)
+    value.bound = bound
+    return value
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrays", "attributes"),
+    [
+        ("Add", [f32(2, 3), f32(3)], {}),
+        ("Sub", [f32(2, 3), -f32(3)], {}),
+        ("Mul", [f32(2, 3), f32(3)], {}),
+        ("Div", [f32(2, 3), np.float32([0.5, 2, 4])], {}),
+        ("Pow", [f32(2, 3), np.float32(3)], {}),
+        ("MatMul", [f32(2, 4), f32(4, 3)], {}),
+        ("Gemm", [f32(4, 2), f32(4, 3), f32(3)], {"transA": 1, "alpha": 2.0, "beta": 3.0}),
+        ("Conv", [f32(1, 2, 5), f32(3, 2, 3), f32(3)], {}),
+        ("ReduceSum", [f32(2, 3, 4), np.array([2])], {}),
+        ("Concat", [f32(2, 3), 9 * f32(2, 3)], {"axis": 0}),
+        ("Max", [f32(2, 3), 9 * f32(3)], {}),
+        ("LayerNormalization", [np.float32([[9, 0, 0, 0, 0, 0]]), 2 * f32(6), f32(6)], {}),
+    ],
+)
+def test_no_number_is_beyond_its_bound(kind: str, arrays: list[np.ndarray], attributes: dict[str, object]) -> None:
+    names = [f"i{k}" for k in range(len(arrays))]
+    graph = helper.make_graph(
+        [helper.make_node(kind, names, ["y"], **attributes)],
+        "g",
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in zip(names, arrays, strict=True)
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    plain = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    y = np.asarray(plain.run(None, dict(zip(names, arrays, strict=True)))[0])
+    known = kind in ("Div", "Pow", "ReduceSum")  # what it does hangs on numbers
+    inputs = [exact(a) if k and known else bounded(a, largest(a)) for k, a in enumerate(arrays)]
+    bound = entered(kind, inputs, y.shape, **attributes)
+    assert bound is not None and np.abs(y).max() <= bound * 1.0001
+    assert entered(kind, [bounded(arrays[0], None), *inputs[1:]], y.shape, **attributes) is None  # it may be NaN
+
+
+def test_what_has_no_bound() -> None:
+    some, much = bounded(f32(2, 3), 2.0), bounded(f32(2, 3), 1e30)
+    assert entered("Mul", [much, much]) is None  # beyond all floats
+    assert entered("Div", [some, exact(np.float32([1, 0, 2]))]) is None
+    assert entered("Div", [some, some]) is None
+    assert entered("Pow", [some, exact(np.float32(-1))]) is None  # of zero
+    assert entered("Pow", [some, exact(np.float32(0.5))]) is None  # of a negative number
+    assert entered("Sqrt", [some]) is None
+    assert entered("LayerNormalization", [much, some]) is None  # whose squares overflow
+
+
+@pytest.mark.parametrize(("number", "followed"), [(-np.inf, True), (np.inf, False), (np.nan, False)])
+def test_only_the_lowest_number_is_followed_from_a_mask(number: float, followed: bool) -> None:
+    scores = bounded(f32(2, 3), 2.0)
+    output = Value(np.zeros((2, 3), np.int64), np.dtype(np.float32), False)
+    inputs = [scores, exact(np.float32([[0, number, 0]]))]
+    enter_lowest(Interpreter(onnx.ModelProto(), Field(1)), "Add", inputs, {}, [output])
+    assert (output.tag[:1] == ("lowest",)) is followed
+    if followed:
+        assert output.tag[1].tolist() == [[0, 1, 0]] * 2  # one that is lowest in either
+    of_constants = Value(np.zeros((1, 3), np.int64), np.dtype(np.float32), False)
+    enter_lowest(Interpreter(onnx.ModelProto(), Field(1)), "Softmax", inputs[1:], {}, [of_constants])
+    assert (of_constants.nan is not None) is followed  # of +inf it is NaN too
+
+
+def test_where_a_mask_is_followed_to() -> None:
+    """A softmax over the last axis, and a choice by its own test for NaN; no sum beyond all floats."""
+    m, shape = Interpreter(onnx.ModelProto(), Field(1)), (2, 3)
+
+    def after(kind: str, inputs: list[Value], **attributes: object) -> Value:
+        output = Value(np.zeros(shape, np.int64), np.dtype(np.float32), False)
+        enter_lowest(m, kind, inputs, dict(attributes), [output])
+        return output
+
+    m._opsets[""] = 18
+    masked = after("Add", [bounded(f32(2, 3), 2.0), exact(np.float32([[0, -np.inf, 0]]))])
+    much = exact(np.float32([[2e38, -np.inf, 0]]))
+    assert masked.tag and not after("Add", [bounded(f32(2, 3), 2e38), much]).tag
+    shares = after("Softmax", [masked])
+    assert shares.nan is not None and after("Softmax", [masked], axis=0).nan is None
+    shares.nan = m.field.draw("rows", (2, 1))
+    test = Value(np.broadcast_to(shares.nan, shape), np.dtype(bool), False)
+    other = Value(m.field.draw("others", shape), np.dtype(bool), False)
+    assert bound_of(after("Where", [test, bounded(f32(2, 3), 3.0), shares])) == 3.0
+    assert bound_of(after("Where", [other, bounded(f32(2, 3), 3.0), shares])) is None
+
+
+def test_a_norm_is_as_large_as_the_root_of_its_length() -> None:
+    steps = "q = Mul(e, e) m = ReduceMean(q, last) a = Add(m, eps) r = Sqrt(a) z = Div(e, r) t = IsNaN(z)"
+    made = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 20]> g (int64[n] x) => (bool[n, 4] t) {{ e = Gather(table, x) {steps} }}'
+    )
+    held = {"table": TABLE, "last": np.array([-1]), "eps": np.float32([1e-6])}
+    made.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in held.items())
+    seen: dict[str, Value] = {}
+    field = Field(1)
+    feeds = {"x": Value(field.draw("x", (3,)), np.dtype(np.int64), False)}
+    Interpreter(made, field, see=lambda _, name, value: seen.update({name: value})).run(feeds)
+    found = bound_of(seen["z"])
+    assert found is not None and 2.0 <= found < 2.1  # of 9, 0, 0 and 0
+
+
+@pytest.mark.parametrize("end", ["z = Div(e, r)", "w = Reciprocal(r) z = Mul(e, w)"])
+def test_a_norm_without_an_epsilon_is_still_itself(end: str) -> None:
+    made = normalized(f"q = Mul(e, e) m = ReduceMean(q, last) r = Sqrt(m) {end}")[0]
+    found = certify(made, made, seconds=5)
+    assert found.ok, found.reason

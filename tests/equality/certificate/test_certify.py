@@ -10,13 +10,13 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.equality.certificate.certify import certify, only_change
+from onnxtool.equality.certificate.certify import _Pair, certify, only_change
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
-from onnxtool.equality.certificate.ledger import Constants
-from onnxtool.equality.certificate.models import certify_models
-from onnxtool.equality.certificate.sizes import SizeRun
-from onnxtool.equality.certificate.values import Value
+from onnxtool.equality.certificate.ledger import Constants, _distance, content_of
+from onnxtool.equality.certificate.models import certify_models, certify_rows
+from onnxtool.equality.certificate.sizes import SizeRun, Sizes
+from onnxtool.equality.certificate.values import NotCoveredError, Value
 from onnxtool.model import io
 
 RNG = np.random.default_rng(0)
@@ -498,3 +498,116 @@ def test_a_window_on_the_second_dim_is_compared_beyond_its_width() -> None:
     assert run.too_large({"n": 100_000, "l": 340})
     assert certify(windowed(903), windowed(903)).ok
     assert not certify(windowed(903), windowed(906)).ok  # that is 301 and 302 positions, which no number names
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "y"),
+    [
+        ("y = SequenceConstruct(x, x)", "y = SequenceConstruct(x, x, x)", "seq(float[n, 4]) y"),
+        ("y = Identity(x)", "y = Cast<to = 11>(x)", "float y"),
+        ("y = Sub(x, x)", "y = Identity(zeros)", "float y"),  # of NaN and infinity only one makes zeros
+    ],
+    ids=["a longer sequence", "a wider type", "a constant"],
+)
+def test_outputs_of_the_same_numbers_may_be_something_else(a: str, b: str, y: str) -> None:
+    first, second = (model(text, {"zeros": np.zeros((2, 4), np.float32)}, "float[2, 4] x", y) for text in (a, b))
+    assert certify(first, first).ok and certify(second, second).ok
+    assert not certify(first, second).ok and not certify(second, first).ok
+
+
+def test_a_single_point_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second evaluation found no memory: two functions agree at one point by chance more easily than at two."""
+    hold = _Pair.hold
+
+    def once(pair: _Pair, sizes: Sizes) -> None:
+        if pair.points:
+            raise MemoryError
+        hold(pair, sizes)
+
+    monkeypatch.setattr(_Pair, "hold", once)
+    found = certify(*[model("y = Relu(x)", {})] * 2)
+    assert found.verdict == "not tested" and "MemoryError" in found.reason
+
+
+@pytest.mark.parametrize("reason", ["there was no time to compare at", "an operator that is not covered there"])
+def test_a_size_that_decides_something_has_to_be_compared(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    nodes, weights, number, _ = SIZED["a table by another period"]
+    pair = [model(nodes, {**weights, "a": number})] * 2
+    assert certify(*pair).ok
+    if "time" in reason:
+        monkeypatch.setattr(_Pair, "affordable", lambda *_: False)
+    hold = _Pair.hold
+
+    def fails(pair: _Pair, sizes: Sizes) -> None:
+        if sizes["n"] > 40:
+            raise NotCoveredError(reason)
+        hold(pair, sizes)
+
+    monkeypatch.setattr(_Pair, "hold", fails)
+    found = certify(*pair)
+    assert not found.ok and reason in found.reason
+
+
+def test_what_no_certificate_is_made_of() -> None:
+    relu, words = model("y = Relu(x)", {}), "string[n] x"
+    texts = model("y = Identity(x)", {}, words, "string[n] y")
+    assert certify(texts, texts).reason == "not decided: input 'x' of texts"
+    assert certify(relu, model("y = Add(x, z)", {}, "float[n, 4] x, float[n, 4] z")).reason == "they have other inputs"
+    sparse = model("y = Add(x, s)", {})
+    sparse.graph.sparse_initializer.add().values.name = "s"
+    assert certify(sparse, sparse).reason == "not decided: sparse initializer 's'"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_older_opset_may_read_an_operator_otherwise(inside: bool) -> None:
+    """Softmax over all dims from axis 1 on, before opset 13; in a function, whatever the model itself imports."""
+    own = "y = Softmax<axis = 1>(x)"
+    body = '<opset_import: ["" : {}], domain: "d"> f (x) => (y) {{' + own + "}}"
+    head = '<ir_version: 9, opset_import: ["" : {}, "d" : 1]> g (float[n, 3, 4] x) => (float[n, 3, 4] y) {{ {} }} '
+    old, new = (
+        onnx.parser.parse_model(
+            head.format(17, "y = d.f(x)") + body.format(version) if inside else head.format(version, own)
+        )
+        for version in (12, 13)
+    )
+    assert certify(old, old).ok and certify(new, new).ok and not certify(old, new).ok
+
+
+def test_weights_beyond_what_memory_holds_are_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    relu = model("y = Relu(x)", {})
+    monkeypatch.setattr("onnxtool.equality.certificate.certify._LARGE", 1)
+    assert "MiB of weights" in certify(relu, relu).reason
+    monkeypatch.undo()
+    monkeypatch.setattr("onnxtool.equality.certificate.models.MOST_WEIGHTS", -1)
+    held = ir.from_proto(relu)
+    assert "MiB of weights" in certify_models(held, held).reason
+    found = certify_rows(held, held, {"x": 0}, 1)
+    assert not found.decided and "MiB of weights" in found.reason
+
+
+def test_an_error_of_the_certificates_own_ends_nothing_but_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("no such row")
+
+    monkeypatch.setattr(_Pair, "hold", fails)
+    found = certify(*[model("y = Relu(x)", {})] * 2)
+    assert found.reason == "not decided: an error inside onnxtool's certificate, IndexError: no such row"
+
+
+def test_no_model_can_be_made_for_the_points_of_a_certificate() -> None:
+    relu = model("y = Relu(x)", {})
+    salts = [point.salt for found in (certify(relu, relu), certify(relu, relu)) for point in found.points]
+    assert len(set(salts)) == len(salts) > 2
+
+
+def test_the_distance_of_a_constant_is_that_of_its_worst_number() -> None:
+    exact_values = 1 + 2.0**-23 * np.array([0.0, 0.25, 0.5, -0.125])
+    rounded = exact_values.astype(np.float32).astype(np.float64)
+    assert _distance(rounded, exact_values, rounded, np.dtype(np.float32)) == pytest.approx(0.5)
+    beside = rounded + np.array([2.0**-23, 0, 0, 0])  # one number is a step off
+    assert _distance(beside, exact_values, rounded, np.dtype(np.float32)) is None
+
+
+def test_the_same_bytes_of_another_type_are_another_constant() -> None:
+    for one, other in ((np.int64([1]), np.int32([1, 0])), (np.float64([2.0]), np.float64([2.0]).view(np.float32))):
+        assert one.tobytes() == other.tobytes() and content_of(one) != content_of(other)

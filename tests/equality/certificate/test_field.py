@@ -1,12 +1,20 @@
 """The field's arithmetic against Python's integers and fractions; its functions against the identities they keep."""
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
+from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import ONE, Field
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.values import Value
 
+operators.register()
 F = Field(1)
 RNG = np.random.default_rng(0)
 
@@ -101,3 +109,84 @@ def test_another_salt_is_another_point() -> None:
     x = np.arange(100)
     assert not (F.hash("f", x) == Field(2).hash("f", x)).any()
     assert not (F.hash("f", x) == F.hash("g", x)).any() and not (F.hash("f", x, x + 1) == F.hash("f", x + 1, x)).any()
+
+
+UNARY = (
+    *("Abs", "Neg", "Ceil", "Floor", "Round", "Sign", "Relu", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Sin", "Cos"),
+    *("Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh", "Sigmoid", "Softplus"),
+    *("Softsign", "HardSwish", "Mish", "Gelu", "Elu", "Selu", "LeakyRelu", "HardSigmoid", "ThresholdedRelu"),
+)
+Unary, Binary = Callable[[Any], Any], Callable[[Any, Any], Any]
+# Of a function f at x: two terms that are equal for some functions.
+LAWS: dict[
+    str, Callable[[Unary, Any, Unary, Callable[[Any, Any], Any], Callable[[Any, Any], Any]], tuple[Any, Any]]
+] = {
+    "even": lambda f, x, minus, plus, times: (f(minus(x)), f(x)),
+    "odd": lambda f, x, minus, plus, times: (f(minus(x)), minus(f(x))),
+    "adds up to one": lambda f, x, minus, plus, times: (plus(f(x), f(minus(x))), 1 + 0 * x),
+    "multiplies to one": lambda f, x, minus, plus, times: (times(f(x), f(minus(x))), 1 + 0 * x),
+    "doubles": lambda f, x, minus, plus, times: (f(plus(x, x)), plus(f(x), f(x))),
+    "once is enough": lambda f, x, minus, plus, times: (f(f(x)), f(x)),
+    "is its own inverse": lambda f, x, minus, plus, times: (f(f(x)), x),
+    "nothing of nothing": lambda f, x, minus, plus, times: (f(0 * x), 0 * x),
+    "one of nothing": lambda f, x, minus, plus, times: (f(0 * x), 1 + 0 * x),
+    "nothing of one": lambda f, x, minus, plus, times: (f(1 + 0 * x), 0 * x),
+    "one of one": lambda f, x, minus, plus, times: (f(1 + 0 * x), 1 + 0 * x),
+}
+
+
+@pytest.mark.parametrize("kind", UNARY)
+def test_no_law_holds_in_the_field_that_does_not_hold_for_real_numbers(kind: str) -> None:
+    """Else two models would be certified that are equal only by that law."""
+    text = f'<ir_version: 10, opset_import: ["" : 22]> g (double[n] x) => (double[n] y) {{ y = {kind}(x) }}'
+    model = onnx.parser.parse_model(text)
+    plain = ReferenceEvaluator(model)
+
+    def real(x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.asarray(plain.run(None, {"x": x})[0])
+
+    def element(x: np.ndarray) -> np.ndarray:
+        return Interpreter(model, F).run({"x": Value(x, np.dtype("f8"), False)})["y"].data
+
+    x, z = RNG.normal(size=20), _elements(20)
+    for name, law in LAWS.items():
+        first, second = law(element, z, F.neg, F.add, F.mul)
+        if (first == second).all():
+            first, second = law(real, x, np.negative, np.add, np.multiply)
+            assert np.allclose(first, second, equal_nan=True), name
+
+
+def test_what_stands_for_something_else_is_no_number() -> None:
+    """NaN, both infinities, and the inverse of zero."""
+    symbols = [int(F.from_float(x)) for x in (np.nan, np.inf, -np.inf)] + [int(F.inverse(np.array(0)))]
+    assert len({*symbols, *range(-4, 5)}) == 4 + 9
+    assert F.from_float(np.float64([np.nan, -np.inf])).tolist() == [symbols[0], symbols[2]]
+
+
+def test_a_number_beside_that_of_a_formula_is_its_own() -> None:
+    """Only sqrt(2), 1 / 6 and the like, as they are rounded, stand for what they are rounded from."""
+    for exact in (1 / 6, 0.044715, 2**0.5, 0.5**0.5, 0.7978845608028654):
+        for number in (exact, float(np.float32(exact))):
+            assert F.scalar(number) != F.from_float(number)
+        for number in (np.nextafter(exact, 1), float(np.nextafter(np.float32(exact), np.float32(9)))):
+            assert F.scalar(number) == F.from_float(number)
+    assert all(F.scalar(x) == F.from_float(x) for x in (0.1, 0.5, 1 / 3, 2 / 3, 1.702, 3.14))
+
+
+def test_equal_both_ways_and_not_less() -> None:
+    x, y = _elements(200), _elements(200)[::-1]
+    assert (F.equal(x, y) == F.equal(y, x)).all() and (F.equal(x, x) == 1).all()
+    assert not (F.equal(x, y)[x != y] == F.less(x, y)[x != y]).any()
+
+
+def test_a_hash_of_a_tensor_knows_its_shape_and_a_digest_its_length() -> None:
+    x = _elements(2, 6)
+    assert F.fingerprint(x) != F.fingerprint(x.reshape(6, 2))
+    assert (F.digest(x) != F.digest(np.append(x, np.zeros((2, 1), np.int64), 1))).all()  # zeros behind count
+    assert (F.opaque("f", "a", [x], (3,)) != F.opaque("f", "b", [x], (3,))).all()
+    assert (F.function("Pow", x, x, attributes=1) != F.function("Pow", x, x, attributes=2)).all()
+
+
+def test_bounds_in_the_wrong_order_give_the_upper_one() -> None:
+    assert (F.clip(_elements(9), 2.0, 1.0) == F.from_float(1.0)).all()

@@ -19,6 +19,8 @@ def model(body: str, head: str = HEAD) -> onnx.ModelProto:
 
 AXES = "a = Constant<value_ints = [0]>() "
 DEPENDENT = {
+    "the same for all": "<float[1,6] w = {1, 2, 3, 4, 5, 6}> { s = Sub(x, x) y = Identity(w) }",  # no row is its own
+    "turned as a whole": "{ h = Exp(x) y = Transpose<perm = [1, 0]>(h) }",  # rows are not along the first axis
     "sum": "{ " + AXES + "s = ReduceSum(x, a) y = Add(x, s) }",
     # Zero for every usual value: no trial on random numbers shows it.
     "far threshold": "<float c = {1000}> { " + AXES + "d = Sub(x, c) r = Relu(d) s = ReduceSum(r, a) y = Add(x, s) }",

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.equality.certificate.certify import Filled, certify
+from onnxtool.equality.certificate.certify import Filled, _Pair, certify
 from onnxtool.equality.certificate.reads import ReadElements, unread_sizes
 
 ROWS = 300
@@ -248,6 +248,16 @@ def padded_window(part: int) -> onnx.ModelProto:
 def test_zeros_that_pad_short_inputs_hide_no_part_of_a_model() -> None:
     assert certify(padded_window(640), padded_window(640)).verdict == "certified"
     assert certify(padded_window(640), padded_window(768)).verdict == "not tested"
+
+
+def test_without_time_for_larger_inputs_nothing_is_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Pair, "affordable", lambda *_: False)
+    short, weights = [{"x": np.zeros((1, 1, 2), np.float32)}], [np.ones((1, 1, 61), np.float32) for _ in range(2)]
+    weights[1][0, 0, 2] = 2
+    found = certify(*(edges("y = Conv<pads = [30, 30]>(x, w)", w) for w in weights), short)
+    assert not found.ok and "meet padding alone" in found.reason
+    found = certify(padded_window(640), padded_window(640))
+    assert not found.ok and "meet zeros alone" in found.reason
 
 
 def test_places_that_held_zeros_alone_are_counted_where_a_dim_stays_as_long() -> None:

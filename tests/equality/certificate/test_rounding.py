@@ -7,7 +7,8 @@ import onnx
 import pytest
 
 from onnxtool.equality.certificate.certify import certify
-from onnxtool.equality.certificate.rounding import COARSER, in_doubles
+from onnxtool.equality.certificate.rounding import COARSER, _inputs, in_doubles, integers_divide
+from onnxtool.report.certificate import PartRounding
 
 SQUARES = "m = ReduceMean(x, o) e = Mul(x, x) f = ReduceMean(e, o) g = Mul(m, m) y = Sub(f, g)"
 DIFFERENCES = "m = ReduceMean(x, o) d = Sub(x, m) e = Mul(d, d) y = ReduceMean(e, o)"
@@ -95,3 +96,19 @@ def test_where_two_models_begin_to_differ(a: str, b: str, pair: tuple[str, str])
     found = certify(model(a), model(b))
     assert not found.ok
     assert found.differing == (pair,)
+
+
+@pytest.mark.parametrize(("ulps", "ok"), [(64.0, True), (65.0, False)])
+def test_six_bits_of_rounding_may_be_lost_and_no_more(ulps: float, ok: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [PartRounding("y", "Mul", "Add", 1.0, ulps, "numbers")]
+    monkeypatch.setattr("onnxtool.equality.certificate.certify.rounding_of", lambda *_: measured)
+    assert certify(model("y = Mul(x, two)"), model("y = Add(x, x)")).ok is ok
+
+
+def test_nan_is_given_to_no_model_that_may_divide_integers_made_of_it() -> None:
+    """A quotient of such integers ends the process."""
+    feeds = {"x": np.ones((2, 8), np.float32)}
+    careful, free = ({label for label, _ in _inputs(feeds, c)} for c in (True, False))
+    assert free - careful == {"NaN", "infinity", "minus infinity"} and "zeros" in careful
+    assert integers_divide(model("k = Cast<to = 7>(x) d = Div(k, k) y = Cast<to = 1>(d)"))
+    assert not integers_divide(model("y = Div(x, x)"))

@@ -120,6 +120,11 @@ def test_of_equal_functions_what_moves_beyond_the_tolerance_in_both_says_nothing
     assert not explained(tiny, still, certified=True)
     assert not explained(tiny, off(tiny, np.float32([0.9, 0.1, 0])), certified=True)
 
+    def holed(x: np.ndarray) -> np.ndarray:
+        return np.append(np.where(x == ROWS, np.float32(np.nan), other(x))[:, :1], x[:, 1:], axis=1)
+
+    assert not explained(tiny, holed, certified=True)  # NaN at one point is nothing that rounding gives
+
 
 def test_scores_that_tie_excuse_their_labels() -> None:
     scores = np.array([[0.5, 0.5], [0.9, 0.1]], np.float32)
@@ -203,6 +208,19 @@ def test_inputs_that_are_equal_stay_equal() -> None:
     feeds = {"x": ROWS, "z": ROWS.copy()}
     trial = Trial("one", TrialKind.VALUES, feeds, one(feeds))
     assert not rounding_explains(one, lambda f: {"y": f["x"] * 2}, trial)
+
+    def turned(feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"y": feeds["x"] * (2 if np.array_equal(feeds["x"], feeds["z"]) else 10)}
+
+    assert not rounding_explains(one, turned, trial)
+
+
+def test_a_whole_number_may_be_off_by_one_however_far_rounding_moves_it() -> None:
+    def even(x: np.ndarray) -> np.ndarray:
+        return 2 * np.floor(x.astype(np.float64) * 1e7).astype(np.int64)
+
+    assert explained(even, lambda x: even(x) + 1)
+    assert not explained(even, lambda x: even(x) + 5)
 
 
 def test_noise_of_a_column_is_no_other_columns() -> None:

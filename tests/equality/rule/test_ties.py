@@ -38,6 +38,10 @@ def test_scores_within_the_tolerance_but_not_within_rounding_are_no_tie() -> Non
     assert tied(scores, scores, indices(1), indices(0), LAST) == 0
     again = scores + np.float32([[0.0, -2e-4]])  # rounding alone moves them by as much
     assert tied(scores, again, indices(1), indices(0), LAST) == 1
+    further = np.float32([[1.0, 1.0015]])  # more than twice three times that
+    assert tied(further, further + np.float32([[0.0, -2e-4]]), indices(1), indices(0), LAST) == 0
+    steps = np.float32([[1.0, 1.0 + 5 * 2.0**-23]])
+    assert tied(steps, steps, indices(1), indices(0), LAST) == 0
 
 
 def test_a_tie_is_relative_to_the_largest_score() -> None:
@@ -203,8 +207,11 @@ def test_what_cannot_be_run_or_has_no_scores_is_no_tie() -> None:
     assert ConfirmedTies(choice, lambda _: runners, source=source).excused(feeds, "best", a, b) == 0
 
 
-def confirmed(chosen: Callable[[int], list[int]]) -> tuple[int, int]:
-    """How many indices are excused where the source chooses so in its n-th run, and how often it was run."""
+def confirmed(chosen: Callable[[int], list[int]], *, same: bool = True) -> tuple[int, int]:
+    """How many indices are excused where the source chooses so in its n-th run, and how often it was run.
+
+    With `same` all scores of the graph are alike.
+    """
 
     class Source:
         inputs = outputs = ()
@@ -215,9 +222,9 @@ def confirmed(chosen: Callable[[int], list[int]]) -> tuple[int, int]:
             return {"best": np.array(chosen(self.runs))}
 
     source: Any = Source()
-    runners: Any = (_Scores(True), _Scores(True))
+    runners: Any = (_Scores(same), _Scores(same))
     ties = ConfirmedTies({"best": Choice("scores", -1, False)}, lambda _: runners, source=source)
-    found = ties.excused({"x": np.float32([1, 1])}, "best", np.array([0, 0]), np.array([1, 1]))
+    found = ties.excused({"x": np.float32([2, 2])}, "best", np.array([0, 0]), np.array([1, 1]))
     return found, source.runs
 
 
@@ -231,6 +238,10 @@ def test_each_index_that_differs_is_confirmed_by_some_run() -> None:
     assert confirmed(lambda run: [run % 2 + 2, 1]) == (0, 48)
     assert confirmed(lambda run: [0, 0]) == (0, 8)
     assert confirmed(lambda run: [1, 1, 1]) == (0, 8)
+
+
+def test_a_source_that_chooses_at_random_confirms_nothing_where_scores_are_far_apart() -> None:
+    assert confirmed(lambda run: [1, 1], same=False) == (0, 0)
 
 
 def test_inputs_are_nudged_by_steps_of_their_own_size() -> None:

@@ -11,8 +11,9 @@ import pytest
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import _Pace, breaks, observe, takes_doubles, telling
 from onnxtool.equality.trials.trial import Budget, Trial
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.proof import TrialKind
 
 FLOAT = np.dtype("float32")
 
@@ -209,3 +210,50 @@ def test_what_a_model_breaks_on_is_kept_beside_what_proves_something() -> None:
     large = [t for t in found.broken if "1e+20" in t.label or "100,000" in t.label]
     assert large and {t.kind for t in large} == {"missing, not finite"}
     assert {t.label for t in found.broken} <= set(found.unusable)
+
+
+RUNS = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
+
+
+def test_what_a_source_does_not_support_is_said_at_once() -> None:
+    class Unable(Sum):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            if np.nanmax(np.abs(feeds["x"])) > 100:
+                raise UnsupportedError("no such operator")
+            return super().run(feeds)
+
+    with pytest.raises(UnsupportedError):
+        observe(Unable("b", 3), Sum("b", 3).inputs, RUNS, GraphHints(), Budget("quick"))
+
+
+def test_after_a_crash_no_other_sizes_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kinds() -> set[str]:
+        return {t.kind for t in observe(Sum("b", 3), Sum("b", 3).inputs, RUNS, GraphHints(), Budget("quick")).trials}
+
+    assert TrialKind.SIZE in kinds()
+    monkeypatch.setattr("onnxtool.equality.trials.observe.crashed_before", lambda: True)
+    assert TrialKind.SIZE not in kinds()
+
+
+def test_outputs_in_a_buffer_of_the_models_own_are_kept_as_they_were() -> None:
+    class Buffered(Sum):
+        buffer = np.zeros(600, np.float32)
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            found = super().run(feeds)["y"]
+            self.buffer[: len(found)] = found
+            return {"y": self.buffer[: len(found)]}
+
+    trials = observe(Buffered("b", 3), Sum("b", 3).inputs, RUNS, GraphHints(), Budget("quick")).trials
+    assert all(np.array_equal(t.outputs["y"], Sum("b", 3).run(t.feeds)["y"], equal_nan=True) for t in trials)
+
+
+def test_inputs_that_were_refused_are_known() -> None:
+    class Few(Sum):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            if len(feeds["x"]) > 5:
+                raise InputError("too many rows")
+            return super().run(feeds)
+
+    seen = observe(Few("b", 3), Sum("b", 3).inputs, RUNS, GraphHints(), Budget("quick"))
+    assert seen.refused and any(len(feeds["x"]) > 5 for feeds in seen.attempted)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxtool.equality.trials import values
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.trial import is_mask
 from onnxtool.equality.trials.values import padded, value_changes
 from onnxtool.model.domains import Domain
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.proof import TrialKind
 
 FLOAT, INT, BYTE, BOOL = (np.dtype(t) for t in ("float32", "int64", "uint8", "bool"))
 
@@ -480,3 +484,52 @@ def test_an_input_without_dims_stays_an_array(dtype: str) -> None:
     for label, _, made in found:
         assert isinstance(made["n"], np.ndarray), label
         assert made["n"].shape == () and made["n"].dtype == dtype, label
+
+
+def test_every_input_of_every_kind_is_among_them() -> None:
+    """A kind that is left out would be a kind of difference that no proof finds."""
+    specs = [
+        TensorSpec("x", FLOAT, ("b", 8)),
+        TensorSpec("z", FLOAT, ("b", 8)),
+        TensorSpec("ids", INT, ("b", 4)),
+        TensorSpec("count", INT, ()),
+        TensorSpec("flag", BOOL, ("b",)),
+        TensorSpec("words", "string", ("b",)),
+        TensorSpec("attention_mask", INT, ("b", 4)),
+    ]
+    feeds = {
+        **{n: np.ones((2, 8), np.float32) for n in ("x", "z")},
+        **{n: np.ones((2, 4), np.int64) for n in ("ids", "attention_mask")},
+        "count": np.array(3),
+        "flag": np.array([True, False]),
+        "words": np.array(["a", "b"], object),
+    }
+    facts = GraphHints(
+        values=[0.5, 2.0], integers=[3, 4], texts=["a"], structural={"count"}, thresholds={"x": {0: np.array([0.5])}}
+    )
+    known = {(label, kind) for label, kind, _ in value_changes(specs, feeds, facts, np.random.default_rng(0))}
+    for kind in (
+        *(values._masks, values._booleans, values._alike),
+        *(values.counts, values.in_order),
+        *(values.integer_values, values.named_numbers, values.text_values, values._thresholds, values._floats),
+        values.missing_values,
+    ):
+        given = {"specs": specs, "feeds": feeds, "facts": facts, "generator": np.random.default_rng(0)}
+        own = [*kind(**{n: given[n] for n in inspect.signature(kind).parameters})]
+        assert own and {(label, what) for label, what, _ in own} <= known, kind
+    endless = GraphHints(endless=True)
+    assert not any("NaN" in label or "infinity" in label for label in changes(specs, feeds, endless))
+
+
+def test_which_inputs_are_judged_otherwise() -> None:
+    """A mask that leaves nothing in, and integers that doubles do not hold."""
+    specs = [TensorSpec("ids", INT, ("b", 4)), TensorSpec("mask", INT, ("b", 4))]
+    feeds = {s.name: np.ones((2, 4), np.int64) for s in specs}
+    large = 0
+    for label, kind, made in value_changes(specs, feeds, GraphHints(), np.random.default_rng(0)):
+        if label.startswith("mask"):
+            assert (kind == TrialKind.EMPTY_MASK) != bool(made["mask"].any(axis=1).all())
+        least = np.abs(made["ids"].astype(np.float64)).min()
+        assert (kind == TrialKind.EXTREME_VALUES) is bool(least >= 2**53)
+        large += bool(least >= 2**53)
+    assert large > 2

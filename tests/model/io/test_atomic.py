@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import random
 import signal
 import subprocess
@@ -15,7 +17,8 @@ import pytest
 from onnx import numpy_helper
 
 from onnxtool.model import io
-from onnxtool.model.io.atomic import _short, locked, staged, sweep, write_atomic
+from onnxtool.model.io import atomic, write
+from onnxtool.model.io.atomic import _short, fill, locked, staged, sweep, write_atomic
 
 # Saves two different models over one output again and again, as fast as it can.
 SAVER = """
@@ -204,3 +207,50 @@ def test_a_link_that_leads_back_to_itself_is_an_error_of_the_file_system(tmp_pat
     with pytest.raises(OSError, match="symbolic links"):
         write_atomic(loop, b"x")
     assert loop.is_symlink() and [p.name for p in tmp_path.iterdir()] == ["loop.onnx"]
+
+
+def test_nothing_that_is_there_is_written_over_in_place(tmp_path: Path) -> None:
+    """A link that somebody put there in the meantime would lead elsewhere."""
+    (tmp_path / "there").write_bytes(b"old")
+    with pytest.raises(FileExistsError):
+        fill(tmp_path / "there", b"new")
+    assert (tmp_path / "there").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_folder_is_locked_for_others_or_shared_with_them(tmp_path: Path, shared: bool) -> None:
+    with locked(tmp_path, shared=shared):
+        descriptor = os.open(tmp_path, os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(descriptor, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
+
+
+def test_a_rename_is_brought_to_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(atomic, "sync", synced.append)
+    write_atomic(tmp_path / "a", b"1")
+    assert synced == [tmp_path]
+
+
+def test_data_files_go_where_the_model_cannot_be_put_in_place(
+    tmp_path: Path, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "no")
+
+    monkeypatch.setattr(write, "replace", fails)
+    before = {*tmp_path.iterdir()}
+    with pytest.raises(Exception, match="no"):
+        io.save_chunked(io.load(models[0]), tmp_path / "out.onnx", 1 << 16)
+    assert {*tmp_path.iterdir()} == before
+
+
+def test_a_copy_of_a_file_over_itself_leaves_it_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"1")
+    before = path.stat()
+    io.copy_model(path, path)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

@@ -106,3 +106,52 @@ def test_a_second_graph_field_is_left_to_protobuf(small_is_large: None, model: P
     model.write_bytes(model.read_bytes() + extra.SerializeToString())
 
     assert io.load(model, in_place=True).graph.doc_string == "more"
+
+
+def both_ways(path: Path) -> list[tuple[str, int, str, bytes]]:
+    """The weights as the whole file has them; read in place they are the same."""
+    found = []
+    for in_place in (False, True):
+        proto = io.read_proto(path, in_place=in_place, external=False)
+        content = path.read_bytes()
+        held = []
+        for tensor in proto.graph.initializer:
+            entries = {e.key: e.value for e in tensor.external_data}
+            inside = entries.get("location") == path.name
+            start, length = (int(entries.get(k, 0)) for k in ("offset", "length"))
+            data = content[start : start + length] if inside else tensor.raw_data
+            held.append((tensor.name, len(data), "" if inside else entries.get("location", ""), data))
+        found.append(sorted(held))
+    assert found[0] == found[1]
+    return found[0]
+
+
+def test_what_protobuf_makes_of_an_odd_message_is_made_of_it_in_place(
+    small_is_large: None, tmp_path: Path, model: Path
+) -> None:
+    """Two graphs are merged, of two values the last counts, and what lies elsewhere is not looked for inside."""
+    other = onnx.ModelProto()
+    other.graph.initializer.append(onnx.numpy_helper.from_array(normal(64, 65), "more"))
+    path = tmp_path / "two.onnx"
+    path.write_bytes(model.read_bytes() + other.SerializeToString())
+    assert [name for name, *_ in both_ways(path)] == ["more", "v", "w"]
+
+    twice = onnx.TensorProto(name="more", data_type=1, dims=[2048], raw_data=bytes(8192)).SerializeToString()
+    twice += onnx.TensorProto(raw_data=b"\1" * 8192).SerializeToString()
+    graph = lazy_read.tag(5, len(twice)) + twice
+    path.write_bytes(model.read_bytes() + lazy_read.tag(7, len(graph)) + graph)
+    assert both_ways(path)[0][3] == b"\1" * 8192
+
+    outside = onnx.numpy_helper.from_array(normal(64, 65), "more")
+    outside.data_location = onnx.TensorProto.EXTERNAL
+    outside.external_data.add(key="location", value="elsewhere.bin")
+    del other.graph.initializer[:]
+    other.graph.initializer.append(outside)
+    path.write_bytes(model.read_bytes() + other.SerializeToString())
+    assert both_ways(path)[0][2] == "elsewhere.bin"
+
+
+def test_a_number_without_an_end_is_given_up_early() -> None:
+    content: Any = b"\x80" * 20 + b"\1"
+    with pytest.raises(lazy_read._OddError):
+        lazy_read._varint(content, 0)

@@ -271,3 +271,53 @@ def test_bytes_hold_weights_that_lie_in_external_data(tmp_path: Path) -> None:
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(found.graph.initializer[0]), weight)
     assert found.graph.initializer[0].name == "w"
     assert isinstance(model.graph.initializers["w"].const_value, ir.ExternalTensor), "the model itself is as it was"
+
+
+def doubling(levels: int) -> str:
+    """Functions of two calls each of the next."""
+    body = "".join(
+        f'<opset_import: ["" : 20, "f" : 1], domain: "f"> f{k} (a) => (c) {{ b = f.f{k + 1}(a) c = f.f{k + 1}(b) }} '
+        for k in range(levels)
+    )
+    last = f'<opset_import: ["" : 20], domain: "f"> f{levels} (a) => (c) {{ c = Neg(a) }}'
+    head = '<ir_version: 10, opset_import: ["" : 20, "f" : 1]> g (float[n] x) => (float[n] y) { y = f.f0(x) } '
+    return head + body + last
+
+
+@pytest.mark.parametrize(
+    ("content", "refused", "message"),
+    [
+        (b"\x08\x0a:\x04\x12\x02\xff\xfe", InputError, "UTF-8"),
+        (onnx.parser.parse_model(doubling(40)).SerializeToString(), ResourceError, "stand for more than"),
+        (
+            onnx.parser.parse_model(
+                '<ir_version: 10, opset_import: ["" : 20]> g (float[n] x) => (float[n] y) { y = Neg(z) }'
+            ).SerializeToString(),
+            InputError,
+            "nothing before it makes",
+        ),
+    ],
+    ids=["a name of bytes", "functions of functions", "a value that is not there"],
+)
+def test_what_is_no_sound_model_is_refused_when_it_is_read(
+    tmp_path: Path, content: bytes, refused: type[Exception], message: str
+) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(refused, match=message):
+        io.load(path)
+
+
+def test_a_file_of_one_byte_too_many_is_not_read(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(relu_proto, path)
+    size = path.stat().st_size
+    assert io.read_proto(path, Limits(max_model_bytes=size))
+    with pytest.raises(ResourceError, match="is not read"):
+        io.read_proto(path, Limits(max_model_bytes=size - 1))
+
+
+def test_a_model_is_not_written_as_another_format() -> None:
+    io.check_model_name("m.onnx")
+    with pytest.raises(UsageError, match=r"end the name with \.onnx"):
+        io.check_model_name("m.pt")

@@ -47,3 +47,8 @@ def test_tensors_are_counted_in_all_files(tmp_path: Path) -> None:
     verify_declared_sizes(tmp_path / "config.json", {"num_hidden_layers": 2000}, tmp_path)
     with pytest.raises(InputError, match="num_hidden_layers is 2001, but its weights are 2000 tensors"):
         verify_declared_sizes(tmp_path / "config.json", {"num_hidden_layers": 2001}, tmp_path)
+
+
+def test_a_header_that_says_it_is_longer_than_its_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", 1 << 62) + b"{}")
+    verify_declared_sizes(tmp_path / "config.json", {"num_hidden_layers": 12}, tmp_path)

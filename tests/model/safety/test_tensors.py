@@ -186,6 +186,13 @@ def test_a_location_outside_the_folder_is_refused(location: str, tmp_path: Path)
         resolve_inside(tmp_path, location)
 
 
+def test_a_whole_path_is_refused_wherever_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(b"1")
+    assert resolve_inside(tmp_path, "w.bin") == (tmp_path / "w.bin").resolve()
+    with pytest.raises(UnsafeError):
+        resolve_inside(tmp_path, str((tmp_path / "w.bin").resolve()))
+
+
 def test_links_devices_and_pipes_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
@@ -301,3 +308,18 @@ def test_a_few_bytes_beside_holes_are_not_enough(tmp_path: Path, monkeypatch: py
         verified(outside(dims=(1 << 24,)), tmp_path)
     monkeypatch.setattr(tensors, "_LEAST_STORED", (1 << 26) // stored + 1)
     assert verified(outside(dims=(1 << 24,)), tmp_path) == [path]
+
+
+def test_tensors_in_attributes_are_held_against_their_bytes() -> None:
+    """One in a list, and the two of a sparse one."""
+    damaged = TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[1 << 40], raw_data=b"1234")
+    sound = TensorProto(name="i", data_type=TensorProto.INT64, dims=[1], raw_data=bytes(8))
+    for item in (
+        helper.make_attribute("several", [damaged]),
+        helper.make_attribute("sparse_value", onnx.SparseTensorProto(values=damaged, indices=sound, dims=[1])),
+        helper.make_attribute("sparse_value", onnx.SparseTensorProto(values=sound, indices=damaged, dims=[1])),
+    ):
+        node = helper.make_node("Own", [], ["y"], domain="own")
+        node.attribute.append(item)
+        with pytest.raises(InputError, match="calls for"):
+            verify_tensors(helper.make_model(helper.make_graph([node], "g", [], [])), None, Limits())

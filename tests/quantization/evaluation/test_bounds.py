@@ -105,3 +105,14 @@ def test_amounts_that_are_all_alike_leave_nothing_open() -> None:
     assert amount_bound(np.zeros(16)) == 0 and amount_bound(np.array([0.3])) == pytest.approx(0.3)
     assert amount_bound(np.r_[1.0, np.zeros(15)]) > 10 * amount_bound(np.full(16, 1 / 16)), "all of it in one sample"
     assert amount_bound(np.arange(16.0), 0.99) > amount_bound(np.arange(16.0), 0.9) > 7.5
+
+
+def test_two_samples_vary_as_new_ones_would() -> None:
+    """Resamples of them vary by less, by the root of a half."""
+    values = np.array([0.0, 1.0])
+    found = resampled_bound(lambda chosen: float(values[chosen].mean()), 2)
+    assert 0.9 < found / mean_bound(values) < 1.1
+
+
+def test_a_part_of_a_hit_is_one() -> None:
+    assert share_bound(0.5, 10) == share_bound(1, 10) > share_bound(0, 10)

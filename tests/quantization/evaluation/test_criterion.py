@@ -280,3 +280,8 @@ def test_a_repair_finds_the_fewest_nodes_wherever_it_begins(needed: int) -> None
     assert best is not None
     assert len(best.recipe.plan or {}) == 51 - needed
     assert evaluator.timed == [best.name], "the others are only judged"
+
+
+def test_a_budget_smaller_than_the_usual_one_is_kept_to() -> None:
+    seen = replace(fidelity(60), neighbours=0.995)  # half a point of what is nearest
+    assert Criterion(0.01).judge(seen).kept and not Criterion(0.001).judge(seen).kept

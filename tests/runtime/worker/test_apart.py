@@ -15,6 +15,7 @@ from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model.safety import limits
 from onnxtool.runtime.worker import apart as module
 from onnxtool.runtime.worker.apart import Apart, Risks, risks_of
+from onnxtool.runtime.worker.worker import TrialWorker, Worker
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
 EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
@@ -183,3 +184,28 @@ def test_an_input_that_a_function_takes_for_a_size_is_one() -> None:
         model = ir.from_onnx_text(text % version)
         assert risks_of([model]).sizes >= {"turns"}
         assert [n.op_type for n in model.graph] == ["F"]
+
+
+def test_what_is_risky_is_seen_in_functions_bodies_and_limits_that_are_none() -> None:
+    inside = """<ir_version: 9, opset_import: ["" : 18, "own" : 1]> g (int32[n] x) => (int32[n] y) { y = own.F(x) }
+    <domain: "own", opset_import: ["" : 18]> F (x) => (y) { y = Div(x, x) }"""
+    assert risks_of([ir.from_onnx_text(inside)]).extremes
+    for turns, endless in ((1 << 40, True), (1000, False)):
+        limit = f"k = Constant <value_int = {turns}> ()  far = Constant <value_float = 9.0> ()"
+        loop = (WHILE % "k").replace("{\n    y =", f"{{ {limit} true = Constant <value = bool {{1}}> ()\n    y =", 1)
+        assert risks_of([ir.from_onnx_text(HEAD + loop)]).endless is endless
+    carried = """g (float[n] x, int64[1] size) => (float y) { k = Constant <value_int = 2> ()
+        t = Constant <value = bool {1}> ()
+        s, y = Loop(k, t, size) <body = b (int64 i, bool c, int64[1] own) => (bool d, int64[1] next, float z)
+            { d = Identity(c) next = Identity(own) z = ConstantOfShape(own) }> }"""
+    assert "size" in risks_of([ir.from_onnx_text(HEAD + carried)]).sizes
+
+
+def test_a_trial_gets_no_more_time_because_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float | None] = []
+    monkeypatch.setattr(Worker, "run", lambda _, __, seconds=None: given.append(seconds))
+    monkeypatch.setattr(Worker, "usual_seconds", lambda *_: 7.0)
+    trial = TrialWorker.__new__(TrialWorker)
+    trial.run({})
+    trial.run({}, 2.0)
+    assert given == [7.0, 2.0]

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from socket import socketpair
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +24,7 @@ pytest.importorskip("fcntl")
 
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.worker import worker as worker_module
 from onnxtool.runtime.worker.channel import Channel, Region, _Unpickler
 from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.worker import Worker
@@ -216,3 +218,40 @@ def test_what_harmed_code_sends_is_no_fault_of_the_parent(told: object) -> None:
         ours.sendall(struct.pack("<Q", file.tell()) + file.getvalue())
         with pytest.raises(ValueError, match="not a message"):
             Channel(theirs, Region(), Region()).receive_arrays()
+
+
+def test_how_a_process_ended_is_told() -> None:
+    told = {code: worker_module._ending(code) for code in (None, 3, -signal.SIGKILL, -signal.SIGSEGV, -99)}
+    assert told[None] == "sent no answer" and told[3] == "ended with code 3"
+    assert "out of memory" in told[-signal.SIGKILL]
+    assert told[-signal.SIGSEGV] == "crashed (SIGSEGV)" and told[-99] == "crashed (signal 99)"
+
+
+@pytest.mark.parametrize(("given", "taken"), [(2.0, 2.0), (None, 7.0 * worker_module.MOST_STRETCH)])
+def test_a_run_has_the_time_that_it_was_given(
+    given: float | None, taken: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    made = Worker.__new__(Worker)
+    made._lock, made._child = threading.Lock(), None
+    monkeypatch.setattr(made, "check", lambda _: None)
+    monkeypatch.setattr(made, "usual_seconds", lambda _: 7.0)
+    monkeypatch.setattr(made, "begin", lambda _, seconds: begun.append(seconds))
+    monkeypatch.setattr(made, "finish", dict)
+    made.run({}, given)
+    assert begun == [taken]
+
+
+def test_only_the_run_that_was_asked_to_end_is_ended() -> None:
+    class Process:
+        killed = 0
+
+        def kill(self) -> None:
+            self.killed += 1
+
+    child: Any = worker_module._Child.__new__(worker_module._Child)
+    child.process, child.busy, child.messages = Process(), True, 2
+    child._kill_in(1)  # the next run is under way
+    assert child.process.killed == 0
+    child._kill_in(2)
+    assert child.process.killed == 1

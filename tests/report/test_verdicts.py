@@ -1,0 +1,266 @@
+"""When a report's verdict is good: what decides it, one thing at a time; and the exit code that follows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, cast
+
+import pytest
+import typer
+
+from onnxtool import errors
+from onnxtool.cli.output import Output
+from onnxtool.errors import OnnxToolError
+from onnxtool.report.build import BuildReport
+from onnxtool.report.certificate import CertificateReport, PartRounding, Verdict, suffices
+from onnxtool.report.check import CheckReport, ChecksReport, Finding, Severity
+from onnxtool.report.compare import CompareReport, ProviderProof, TensorDifference
+from onnxtool.report.convert import ConvertReport
+from onnxtool.report.edit import EditReport, EditStep
+from onnxtool.report.edit import Proof as EditProof
+from onnxtool.report.optimize import DroppedPass, OptimizeReport
+from onnxtool.report.package import PackageReport
+from onnxtool.report.proof import Assumption, Branch, Coverage, TrialKind
+from onnxtool.report.quantize import QuantizeReport
+from onnxtool.report.verify import VerifyReport
+
+R = TypeVar("R")
+
+
+def made(kind: type[R], **given: Any) -> R:
+    """A report of which only what matters is filled in."""
+    report = kind.__new__(kind)
+    for field in dataclasses.fields(cast(Any, kind)):
+        value = field.default if field.default is not dataclasses.MISSING else None
+        if field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        object.__setattr__(report, field.name, given.pop(field.name, value))
+    assert not given
+    return report
+
+
+def output(*, ok: bool = True, **more: Any) -> TensorDifference:
+    return made(TensorDifference, name="y", ok=ok, **more)
+
+
+def compared(*outputs: TensorDifference, **more: Any) -> CompareReport:
+    return made(CompareReport, outputs=outputs or (output(),), **more)
+
+
+def certificate(verdict: Verdict, **more: Any) -> CertificateReport:
+    return CertificateReport("a", "b", verdict, **more)
+
+
+GOOD, BAD = made(ProviderProof, ok=True), made(ProviderProof, ok=False)
+SAME, TESTED, APART = compared(certificate=certificate("certified")), compared(), compared(output(ok=False))
+NONE = compared(output(untested="empty"))
+UNREACHED = made(Coverage, unreached=(Branch("a", "n", "then branch"),))
+HELD, OPEN = Assumption("c", "held"), Assumption("c", "unproven")
+FAULT, SLOW = DroppedPass("p", "r"), DroppedPass("p", "r", fault=False)
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict", "ok"),
+    [
+        (TESTED, "tested", True),
+        (SAME, "certified", True),
+        (APART, "different", False),
+        (compared(output(), output(ok=False)), "different", False),
+        (compared(output(ok=False), certificate=certificate("certified")), "different", False),
+        (compared(certificate=certificate("not tested", same_function=True)), "tested", True),
+        (compared(output(), output(untested="zero")), "not tested", True),
+        (compared(output(untested="not finite")), "not tested", False),
+        (compared(output(), output(compared=False)), "not tested", False),
+        (made(CompareReport, outputs=()), "not tested", False),
+        (compared(require="certified"), "tested", False),
+        (dataclasses.replace(SAME, require="certified"), "certified", True),
+        (compared(coverage=UNREACHED), "tested", True),
+        (compared(coverage=UNREACHED, strict=True), "tested", False),
+        (compared(coverage=made(Coverage), strict=True), "tested", True),
+    ],
+)
+def test_of_a_comparison(report: CompareReport, verdict: str, ok: bool) -> None:
+    assert (report.verdict, report.ok) == (verdict, ok)
+
+
+def test_random_outputs_are_judged_by_a_certificate_alone() -> None:
+    both = (output(), output(compared=False))
+    assert compared(*both, certificate=certificate("certified")).ok
+    assert not compared(*both, certificate=certificate("not tested")).ok
+
+
+@pytest.mark.parametrize(
+    ("given", "ok"),
+    [
+        ({"comparison": TESTED}, True),
+        ({"comparison": None}, True),
+        ({"comparison": APART}, False),
+        ({"comparison": NONE}, False),
+        ({"comparison": NONE, "verdict": "left as it is"}, True),
+        ({"comparison": TESTED, "dropped": (FAULT,)}, True),
+        ({"comparison": TESTED, "dropped": (FAULT,), "strict": True}, False),
+        ({"comparison": TESTED, "dropped": (SLOW,), "strict": True}, True),
+        ({"comparison": TESTED, "providers": (GOOD, BAD)}, False),
+        ({"comparison": TESTED, "providers": (GOOD,)}, True),
+        ({"comparison": TESTED, "require": "certified"}, False),
+        ({"comparison": None, "require": "certified"}, False),
+        ({"comparison": SAME, "require": "certified"}, True),
+        ({"comparison": TESTED, "require": "certified", "verdict": "left as it is"}, True),
+    ],
+)
+def test_of_optimizing(given: dict[str, Any], ok: bool) -> None:
+    assert made(OptimizeReport, **given).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("given", "ok"),
+    [
+        ({"comparison": TESTED, "written": True}, True),
+        ({"comparison": None, "written": True}, True),
+        ({"comparison": TESTED, "written": False}, False),
+        ({"comparison": APART, "written": True}, False),
+        ({"comparison": APART, "written": True, "changed_rows": (2, 9), "max_flips": 2}, True),
+        ({"comparison": APART, "written": True, "changed_rows": (3, 9), "max_flips": 2}, False),
+        ({"comparison": TESTED, "written": True, "require": "certified"}, False),
+        ({"comparison": None, "written": True, "require": "certified"}, False),
+        ({"comparison": SAME, "written": True, "require": "certified"}, True),
+        ({"comparison": TESTED, "written": True, "providers": (BAD,)}, False),
+    ],
+)
+def test_of_converting(given: dict[str, Any], ok: bool) -> None:
+    assert made(ConvertReport, **given).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("assumption", "verdict", "require", "ok"),
+    [
+        (HELD, "tested", "tested", True),
+        (OPEN, "certified", "tested", False),
+        (Assumption("c", "broken"), "certified", "tested", False),
+        (HELD, "tested", "certified", False),
+        (HELD, "certified", "certified", True),
+    ],
+)
+def test_of_editing(assumption: Assumption, verdict: Verdict, require: str, ok: bool) -> None:
+    step = EditStep("o", "", "", EditProof("c"), (assumption,))
+    assert made(EditReport, steps=(step,), verdict=verdict, require=require).ok is ok
+
+
+def test_of_quantizing() -> None:
+    assert made(QuantizeReport, output="q.onnx", providers=(GOOD,)).ok
+    assert not made(QuantizeReport, output=None).ok
+    assert not made(QuantizeReport, output="q.onnx", providers=(GOOD, BAD)).ok
+
+
+def test_of_checking() -> None:
+    found = {s: made(CheckReport, findings=(Finding("OT001", s, "m"),)) for s in Severity}
+    assert [found[s].ok for s in (Severity.ERROR, Severity.WARNING, Severity.NOTE)] == [False, True, True]
+    assert not dataclasses.replace(found[Severity.WARNING], fail_on=Severity.WARNING).ok
+    assert made(ChecksReport, reports=(found[Severity.NOTE],), unreadable=()).ok
+    assert not made(ChecksReport, reports=(found[Severity.NOTE],), unreadable=("m.onnx",)).ok
+    assert not made(ChecksReport, reports=(found[Severity.NOTE], found[Severity.ERROR]), unreadable=()).ok
+
+
+def test_of_packages_and_builds() -> None:
+    class Of:
+        def __init__(self, **given: Any) -> None:
+            self.__dict__.update(given)
+
+    same, other = Of(proof=TESTED), Of(proof=APART)
+    assert made(PackageReport, packages=(same, same)).ok and not made(PackageReport, packages=(same, other)).ok
+    for state, built, tried in (("fresh", True, True), ("stale", True, False), ("failed", False, False)):
+        models = (Of(state="fresh"), Of(state=state))
+        assert made(BuildReport, models=models, dry_run=False).ok is built
+        assert made(BuildReport, models=models, dry_run=True).ok is tried
+
+
+@pytest.mark.parametrize(
+    ("changed", "ok"),
+    [
+        ({}, True),
+        ({"actual": "2"}, False),
+        ({"recorded": None}, False),
+        ({"recorded": None, "signature": "s"}, True),
+        ({"actual": "2", "signature": "s"}, False),
+        ({"stale": ("another runtime",)}, False),
+        ({"signature_fault": "another key"}, False),
+        ({"source": "m.pt"}, False),
+        ({"source": "m.pt", "source_step": "convert"}, True),
+        ({"replay": APART}, False),
+        ({"replay": TESTED}, True),
+    ],
+)
+def test_of_provenance(changed: dict[str, Any], ok: bool) -> None:
+    assert made(VerifyReport, **{"recorded": "1", "actual": "1", "stale": (), **changed}).ok is ok
+
+
+def test_what_a_certificate_says() -> None:
+    assert [certificate(v).ok for v in ("certified", "tested", "not tested", "different")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert suffices("tested", "tested") and suffices("certified", "certified") and not suffices("tested", "certified")
+    assert PartRounding("y", "a", "b", 2.0, 8.0).coarser == 4.0 and PartRounding("y", "a", "b", 0.1, 8.0).coarser == 8.0
+
+
+def test_what_a_difference_on_an_input_means() -> None:
+    """Kinds where it is only said, where nothing but equal numbers passes, and where failing is no wrong answer."""
+    said = {kind for kind in TrialKind if kind.report_only}
+    assert said == {TrialKind.MASK_VALUES, TrialKind.EXTREME_VALUES}
+    exact = {kind for kind in TrialKind if kind.is_exact}
+    assert exact == {TrialKind.USUAL, TrialKind.MASK, TrialKind.EMPTY_MASK, TrialKind.THRESHOLDS}
+    may_fail = {kind for kind in TrialKind if kind.may_fail}
+    assert may_fail == {TrialKind.EMPTY, TrialKind.MISSING_BROKEN, TrialKind.MISSING_ROWS, TrialKind.BROKEN}
+
+
+def code_of(raised: BaseException) -> int:
+    with pytest.raises(typer.Exit) as ended, Output(quiet=True):
+        raise raised
+    return int(ended.value.exit_code)
+
+
+def test_the_exit_code_follows_from_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    with Output(quiet=True) as out:
+        out.emit(made(QuantizeReport, output="q", providers=()))
+    with pytest.raises(typer.Exit) as ended, Output(quiet=True) as out:
+        out.emit(made(QuantizeReport, output=None))
+    assert ended.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (OnnxToolError("no"), 70),
+        (errors.VerdictError("no"), 1),
+        (errors.UsageError("no"), 2),
+        (errors.InputError("no"), 3),
+        (errors.UnsupportedError("no"), 4),
+        (errors.UnsafeError("no"), 5),
+        (errors.ResourceError("no"), 6),
+        (MemoryError(), 6),
+        (OSError(28, "No space left on device"), 6),
+        (OSError(36, "File name too long", "x"), 3),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError("ours"), 70),
+    ],
+)
+def test_the_exit_code_follows_from_the_error(
+    raised: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(raised) == code
+    line = capsys.readouterr().err
+    assert line.startswith("error: ") and line.count("\n") == 1
+
+
+def test_a_message_is_one_line_that_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    code_of(errors.InputError("a\nb \x1b[31m" + 3000 * "c"))
+    line = capsys.readouterr().err
+    assert "\x1b" not in line and line.count("\n") == 1 and len(line) < 2100
+
+
+def test_two_kinds_of_data_do_not_share_standard_output() -> None:
+    with pytest.raises(typer.Exit) as ended, Output(json_target="-") as out:
+        out.take_stdout()
+    assert ended.value.exit_code == 2
