@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import atexit
-import gc
-import io
 import json
+import math
 import os
 import resource
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from tests.warm_process import warm
+
+# Endings of names, and files that a folder holds.
 _FILES = {
-    "pytorch": {"pt", "pt2", "pth"},
-    "tensorflow": {"keras", "h5", "pb", "tflite"},
-    "trees": {"joblib", "pkl", "skops", "ubj", "cbm"},
+    "pytorch": {".pt", ".pt2", ".pth", ".bin", ".ckpt", ".safetensors", "config.json"},
+    "tensorflow": {".keras", ".h5", ".pb", ".tflite", "saved_model.pb", "saved_model.pbtxt"},
+    "trees": {".joblib", ".pkl", ".skops", ".ubj", ".cbm", "xgboost.json", "lightgbm.txt"},
 }
 
 
@@ -48,74 +50,16 @@ class Outcome:
     peak: int
 
 
-def warm(kind: str = "") -> int:
-    """Import what the commands import; no session is made, so no threads run when forking.
-
-    Args:
-        kind: "pytorch", "tensorflow" or "trees" imports what `convert` imports for these before it looks at a file.
-
-    Returns:
-        Bytes that this process has without the frameworks of a kind.
-    """
-    libraries = (
-        "onnx.checker",
-        "onnx.reference",
-        "onnx.shape_inference",
-        "onnx.version_converter",
-        "onnx_ir",
-        "onnxruntime",
-        "rich.table",
-    )
-    modules = (
-        "cli.app",
-        "optimization.optimize",
-        "quantization.quantize",
-        "lint.check",
-        "equality.compare",
-        "equality.certificate.models",
-        "conversion.convert",
-        "benchmark.bench",
-    )
-    for name in (*libraries, *(f"onnxtool.{module}" for module in modules), "tests.efforts"):
-        import_module(name)
-    from onnxtool.cli.app import COMMANDS, main
-
-    for command in COMMANDS:
-        import_module(f"onnxtool.cli.commands.{command}")
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
-        main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
-    own = _resident()
-    if kind:
-        from onnxtool.conversion import quiet
-        from onnxtool.conversion.registry import adapters
-
-        frameworks = {
-            "pytorch": ("pytorch",),
-            "tensorflow": ("keras", "tensorflow"),
-            "trees": ("sklearn", "boosting"),
-        }[kind]
-        for adapter in (a for a in adapters() if a.name in frameworks):
-            quiet.import_all([*adapter.loading, *adapter.exporting])
-        more = {
-            "pytorch": ["transformers", "safetensors.torch", "torch.export._trace", "torch._dynamo"],
-            "trees": ["xgboost", "lightgbm"],
-        }
-        quiet.import_all(more.get(kind, ()))
-    gc.freeze()
-    return own
-
-
 def kind_for(arguments: Sequence[str]) -> str:
-    """Which libraries a command imports before it does its work, by the names of its files; as for `warm`."""
-    if not arguments or arguments[0] not in ("convert", "compare", "quickstart"):
+    """Which libraries a command imports first, by the names of its files and of those in its folders; as for `warm`."""
+    if not arguments or arguments[0] not in ("convert", "compare", "quickstart") or "--help" in arguments:
         return ""
     if arguments[0] == "quickstart" or "--factory" in arguments:
         return "pytorch"
-    ends = {Path(word).suffix.lstrip(".") for word in arguments[1:]}
-    for kind, known in _FILES.items():
-        if ends & known:
-            return kind
-    return ""
+    paths = [Path(word) for word in arguments[1:]]
+    names = {path.suffix for path in paths} | {path.name.rpartition("-")[2] for path in paths}
+    names |= {held.name for path in paths if path.is_dir() for held in path.iterdir()}
+    return next((kind for kind, known in _FILES.items() if names & known), "")
 
 
 def run(
@@ -136,12 +80,73 @@ def run(
 
     The forking is done by a process of its own: a test worker has frameworks with threads, whose locks a fork copies.
     """
+    return Outcome(**_ask(kind, "run", list(arguments), str(folder), limit, dict(environment), quick))
+
+
+class Lasting:
+    """A process that is forked from one with its libraries: what is used of `subprocess.Popen`, its streams as text."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        kind: str = "",
+        *,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """Start `onnxtool ARGUMENTS`, or a module where they are "-m", its name and its own arguments.
+
+        Args:
+            arguments: the words.
+            kind: as for `warm`.
+            folder: it works in; by default the one of this process.
+            environment: changed variables; by default what this process has.
+            log: takes both streams, which are to be read otherwise.
+        """
+        self._kind = kind
+        with tempfile.TemporaryDirectory() as pipes:
+            files = [Path(pipes) / name for name in ("out", "err")] if log is None else [log, log]
+            for pipe in files if log is None else ():
+                os.mkfifo(pipe)
+            where, given = str(folder or Path.cwd()), dict(environment or os.environ)
+            self.pid = _ask(kind, "start", list(arguments), where, given, *map(str, files))
+            if log is None:
+                self.stdout, self.stderr = (open(pipe, encoding="utf-8") for pipe in files)  # noqa: SIM115
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended, as it is of `subprocess.Popen`."""
+        code: int | None = _ask(self._kind, "ended", self.pid)
+        return code
+
+    def wait(self, limit: float = math.inf) -> int:
+        """The exit code."""
+        deadline = time.monotonic() + limit
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("onnxtool", limit)
+            time.sleep(0.01)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """It is there, as a zombie at least, until `poll` tells that it has ended."""
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def _ask(kind: str, *request: object) -> Any:
     server = _server(kind)
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps([list(arguments), str(folder), limit, dict(environment), quick]) + "\n")
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(json.dumps(request) + "\n")
     server.stdin.flush()
-    return Outcome(**json.loads(server.stdout.readline()))
+    return json.loads(server.stdout.readline())
 
 
 @cache
@@ -167,10 +172,31 @@ def _stop(server: subprocess.Popen[str]) -> None:
 def serve() -> None:
     """Answer one request in a line after the other."""
     own = warm(sys.argv[1])
+    ended: dict[int, int] = {}  # exit codes of commands that were started
     for line in sys.stdin:
-        arguments, folder, limit, environment, quick = json.loads(line)
-        done = _run(arguments, Path(folder), limit, environment, quick)
-        print(json.dumps(asdict(replace(done, peak=done.peak - own))), flush=True)
+        what, *request = json.loads(line)
+        answer: object
+        if what == "run":
+            arguments, folder, limit, environment, quick = request
+            done = _run(arguments, Path(folder), limit, environment, quick)
+            answer = asdict(replace(done, peak=done.peak - own))
+        elif what == "start":
+            answer = _start(*request)
+        else:
+            pid = request[0]
+            if pid not in ended:
+                found, status = os.waitpid(pid, os.WNOHANG)
+                ended |= {pid: os.waitstatus_to_exitcode(status)} if found else {}
+            answer = ended.get(pid)
+        print(json.dumps(answer), flush=True)
+
+
+def _start(arguments: Sequence[str], folder: str, environment: Mapping[str, str], out: str, err: str) -> int:
+    child = os.fork()
+    if child == 0:
+        streams = [os.open(path, os.O_WRONLY | os.O_APPEND) for path in (out, err)]  # pipes wait for their reader
+        _become(arguments, Path(folder), environment, False, *streams)
+    return child
 
 
 def _run(arguments: Sequence[str], folder: Path, limit: float, environment: Mapping[str, str], quick: bool) -> Outcome:
@@ -189,11 +215,6 @@ def _run(arguments: Sequence[str], folder: Path, limit: float, environment: Mapp
     code = os.waitstatus_to_exitcode(status)
     busy = usage.ru_utime + usage.ru_stime
     return Outcome(code, texts[0], texts[1], seconds, busy, usage.ru_maxrss * 1024)
-
-
-def _resident() -> int:
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _wait(child: int, deadline: float) -> tuple[int, resource.struct_rusage]:
@@ -220,13 +241,18 @@ def _become(
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         os.environ.update({"COLUMNS": "120", "NO_COLOR": "1", **environment})
+        tempfile.tempdir = None  # which this process has asked for already
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        sys.argv = ["onnxtool", *arguments]
-        from onnxtool.cli.app import main
-        from tests import efforts
+        if arguments[0] == "-m":
+            sys.argv = [*arguments[1:]]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = ["onnxtool", *arguments]
+            from onnxtool.cli.app import main
+            from tests import efforts
 
-        with efforts.meaning(quick=quick):
-            main()
+            with efforts.meaning(quick=quick):
+                main()
         code = 0
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else 1

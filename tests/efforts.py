@@ -1,4 +1,8 @@
-"""What `--effort normal` stands for while tests run: what quick does, except where a test is about the search."""
+"""What commands do while tests run, except where a test is about the search: less.
+
+`--effort normal` stands for quick, what is timed is timed for a tenth as long (no test asserts a speed), and models
+with many weights have no certificate: that of the bundled one takes longer than all else that a command does.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
+from onnxtool import walkthrough
 from onnxtool.conversion import equivalence
+from onnxtool.equality.certificate import models
 from onnxtool.equality.search import branch_distance, difference
 from onnxtool.equality.trials import observe, trial
+from onnxtool.optimization import fusion_selection
+from onnxtool.quantization import kernel_table
+from onnxtool.runtime.timing import timing
 
 # What `--effort` stands for, in each place that reads it.
 _TABLES = (
@@ -19,6 +28,8 @@ _TABLES = (
     difference._MOST_STEPS,
 )
 _NORMAL = tuple(table["normal"] for table in _TABLES)  # type: ignore[attr-defined]
+_CERTIFIED = 2**14, models.MOST_WEIGHTS  # bytes of weights
+_TIMED = tuple((module, module._BUDGET) for module in (timing, fusion_selection, kernel_table, walkthrough))
 
 
 def are_quick() -> bool:
@@ -28,8 +39,11 @@ def are_quick() -> bool:
 
 @contextmanager
 def meaning(*, quick: bool) -> Iterator[None]:
-    """Makes "normal" the same as "quick", or what it is for users."""
+    """Makes "normal" the same as "quick" and the rest as little, or all of it what it is for users."""
     with ExitStack() as changed:
         for table, normal in zip(_TABLES, _NORMAL, strict=True):
             changed.enter_context(mock.patch.dict(table, normal=table["quick"] if quick else normal))  # type: ignore
+        changed.enter_context(mock.patch.object(models, "MOST_WEIGHTS", _CERTIFIED[0] if quick else _CERTIFIED[1]))
+        for module, seconds in _TIMED:
+            changed.enter_context(mock.patch.object(module, "_BUDGET", seconds / 10 if quick else seconds))
         yield

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
 from onnxtool.conversion.adapter import Adapter
@@ -33,12 +34,18 @@ def adapters() -> Iterator[Adapter]:
         module, _, attribute = target.partition(":")
         if find_spec(module) is not None:
             yield getattr(import_module(module), attribute)()
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
+    for entry in _installed():
         adapter = entry.load()()
         if not isinstance(adapter, Adapter):
             package = entry.dist.name if entry.dist is not None else entry.value
             raise UnsupportedError(f"{package}: its adapter does not derive from onnxtool.extension.Adapter.")
         yield adapter
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """Looked for once: going through all packages takes as long as recognising a file several times over."""
+    return tuple(sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name))
 
 
 def find_adapter(source: Source, options: ConvertOptions) -> Adapter:

@@ -25,7 +25,9 @@ import importlib.util, sys
 real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "torch" else real(name, *rest)
 from onnxtool.cli.app import main
-main(["quickstart", sys.argv[1], "--json", sys.argv[2]])
+from tests import efforts
+with efforts.meaning(quick=True):
+    main(["quickstart", sys.argv[1], "--json", sys.argv[2]])
 """
 
 
@@ -69,9 +71,9 @@ def test_shows_commands_that_repeat_the_steps(job: tuple[Path, CompletedProcess[
 
 def test_starts_from_onnx_without_pytorch(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, tmp_path / "out", report], capture_output=True, text=True, check=False
-    )
+    program = [sys.executable, "-c", WITHOUT_TORCH, tmp_path / "out", report]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(program, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     plain = json.loads(report.read_text())
     assert plain["original"] == "ONNX file"

@@ -7,9 +7,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import onnx
 import pytest
 
 TOOL = [sys.executable, "-m", "onnxtool"]
@@ -41,12 +43,25 @@ def may_unshare() -> bool:
         return False
 
 
-def line(command: str, folder: Path, digits_onnx: Path, fixtures: Path) -> list[str]:
-    """The command line, with files of a strange name."""
+Line = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def line(tmp_path: Path, digits_onnx: Path, relu_proto: onnx.ModelProto, fixtures: Path) -> Line:
+    """A command's line, with files of a strange name.
+
+    Each is a process of its own that works as for users, so the model is small; that of quantize gets smaller by it.
+    """
+    small = relu_proto.SerializeToString()
+    contents = {"quantize": digits_onnx.read_bytes()}
+    return lambda command: _line(command, tmp_path, contents.get(command, small), fixtures)
+
+
+def _line(command: str, folder: Path, content: bytes, fixtures: Path) -> list[str]:
     model, other, source = folder / NAME, folder / f"other {NAME}", folder / f"{NAME}.joblib"
-    shutil.copy(digits_onnx, model)
+    model.write_bytes(content)
     shutil.copy(fixtures / "digits_forest.joblib", source)
-    other.write_bytes(digits_onnx.read_bytes() + b"\x12\x01x")  # another producer_name
+    other.write_bytes(content + b"\x12\x01x")  # another producer_name
     places = {"MODEL": model, "OTHER": other, "SOURCE": source, "OUT": folder / f"out {NAME}"}
     return [*TOOL, *(str(places.get(a, a)) for a in COMMANDS[command])]
 
@@ -57,10 +72,8 @@ def right(command: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_works_without_home_locale_writable_folder_and_shared_memory(
-    tmp_path: Path, digits_onnx: Path, fixtures: Path, command: str
-) -> None:
-    arguments = line(command, tmp_path, digits_onnx, fixtures)
+def test_works_without_home_locale_writable_folder_and_shared_memory(line: Line, command: str) -> None:
+    arguments = line(command)
     bare = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     script = f"cd /proc && exec {shlex.join(arguments)}"  # where nobody can write, not even root
     shell = ["sh", "-c", script]
@@ -74,8 +87,8 @@ def test_works_without_home_locale_writable_folder_and_shared_memory(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_closed_stdout_changes_nothing(tmp_path: Path, digits_onnx: Path, fixtures: Path, command: str) -> None:
-    arguments = line(command, tmp_path, digits_onnx, fixtures)
+def test_a_closed_stdout_changes_nothing(line: Line, command: str) -> None:
+    arguments = line(command)
     script = f"{shlex.join(arguments)} >&-; echo $? >&2"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=600)
     *errors, code = done.stderr.splitlines()
@@ -84,8 +97,8 @@ def test_a_closed_stdout_changes_nothing(tmp_path: Path, digits_onnx: Path, fixt
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_reader_that_leaves_changes_nothing(tmp_path: Path, digits_onnx: Path, fixtures: Path, command: str) -> None:
-    arguments = line(command, tmp_path, digits_onnx, fixtures)
+def test_a_reader_that_leaves_changes_nothing(line: Line, command: str) -> None:
+    arguments = line(command)
     script = f"{{ {shlex.join(arguments)}; echo $? >&2; }} | head -c 1 >/dev/null"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=600)
     *errors, code = done.stderr.splitlines()
@@ -122,7 +135,7 @@ def test_a_full_disk_is_exit_6_and_leaves_the_old_file(tmp_path: Path, digits_on
     disk = tmp_path / "disk"
     disk.mkdir()
     arguments = [*TOOL, command, str(digits_onnx), "-o", str(disk / "out.onnx"), "-q"]
-    arguments += ["--mode", "float16"] if command == "quantize" else []
+    arguments += ["--mode", "float16"] if command == "quantize" else ["--no-bench"]
     script = (
         f"mount -t tmpfs -o size=100k none {disk} && echo old > {disk}/out.onnx && "
         f"{{ {shlex.join(arguments)}; echo $?; ls -A {disk}; cat {disk}/out.onnx; }}"
@@ -138,7 +151,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, digits_onnx
     if not may_unshare():
         pytest.skip("this machine allows no mounts in a namespace")
     arguments = [*TOOL, command, str(digits_onnx), "-o", str(tmp_path / "out.onnx"), "-q"]
-    arguments += ["--mode", "float16"] if command == "quantize" else []
+    arguments += ["--mode", "float16"] if command == "quantize" else ["--no-bench"]
     script = f"mount -t tmpfs -o ro none {tmp_path} && {shlex.join(arguments)}"
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 6, done.stderr

@@ -38,6 +38,7 @@ class Toy(Adapter):
 def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("toy", f"{__name__}:Toy", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "onnxtool.adapters" else [])
+    monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
 
 
 def test_entry_points_come_after_the_built_in_ones(with_toy: None) -> None:

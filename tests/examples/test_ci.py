@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -15,22 +15,21 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples" / "ci"
-ENVIRONMENT = {
-    **os.environ,
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_SYSTEM": os.devnull,
-}
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False
+@pytest.fixture(scope="module")
+def run(tool_path: str) -> Run:
+    """Run a command in a folder: the folder, and the words."""
+    apart = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    environment = {**os.environ, "PATH": tool_path, **apart}
+    return lambda folder, *command: subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=environment, timeout=300, check=False
     )
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with models/digits.onnx and its golden files."""
     folder = tmp_path_factory.mktemp("repository")
     (folder / "models").mkdir()
@@ -41,7 +40,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("name", "written"), [("github-actions.yml", "onnx.sarif"), ("gitlab-ci.yml", "compare.xml")])
-def test_commands_of_the_workflows(name: str, written: str, repository: Path) -> None:
+def test_commands_of_the_workflows(name: str, written: str, run: Run, repository: Path) -> None:
     text = (CI / name).read_text(encoding="utf-8")
     commands = [shlex.split(c) for c in re.findall(r"^\s*- (?:run: )?(onnxtool .+)$", text, re.MULTILINE)]
     assert len(commands) == 2
@@ -52,7 +51,7 @@ def test_commands_of_the_workflows(name: str, written: str, repository: Path) ->
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_targets_of_the_makefile(repository: Path) -> None:
+def test_targets_of_the_makefile(run: Run, repository: Path) -> None:
     shutil.copy(CI / "models.mk", repository / "Makefile")
     # Speed is not asserted: the bench target is only shown.
     for target in ("models-check", "models-record", "models-test"):
@@ -62,7 +61,7 @@ def test_targets_of_the_makefile(repository: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_hook_refuses_an_unsound_model_that_is_staged(tmp_path: Path) -> None:
+def test_hook_refuses_an_unsound_model_that_is_staged(run: Run, tmp_path: Path) -> None:
     identity = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "models")
     assert run(tmp_path, "git", "init", "-q").returncode == 0
     hook = tmp_path / ".git" / "hooks" / "pre-commit"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,13 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def run(script: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
-    """Run an example with this environment's onnxtool first in PATH."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def run(tool_path: str) -> Run:
+    """Run an example: its script, and the arguments."""
+    return lambda script, *arguments, path=tool_path: subprocess.run(
         [EXAMPLES / script, *arguments],
         capture_output=True,
         text=True,
@@ -40,7 +44,7 @@ def accuracy(model: Path, data: Path, name: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def pytorch_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pytorch_results(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pytorch results")
     done = run("pytorch_to_int8.sh", out)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -54,7 +58,7 @@ def test_pytorch_to_int8_keeps_accuracy_and_shrinks(pytorch_results: Path) -> No
     assert small.stat().st_size < 0.4 * original.stat().st_size
 
 
-def test_keras_keeps_accuracy_and_names(tmp_path: Path) -> None:
+def test_keras_keeps_accuracy_and_names(run: Run, tmp_path: Path) -> None:
     done = run("keras.sh", tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     assert accuracy(tmp_path / "digits.opt.onnx", ROOT / "fixtures" / "eval_keras.npz", "image") > 0.98
@@ -63,7 +67,7 @@ def test_keras_keeps_accuracy_and_names(tmp_path: Path) -> None:
     assert [o.name for o in graph.output] == ["probabilities"]
 
 
-def test_sklearn_predicts_the_labels(tmp_path: Path) -> None:
+def test_sklearn_predicts_the_labels(run: Run, tmp_path: Path) -> None:
     done = run("sklearn.sh", tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     predictions = np.load(tmp_path / "predictions.npz")
@@ -72,13 +76,14 @@ def test_sklearn_predicts_the_labels(tmp_path: Path) -> None:
     assert np.mean(first == labels) > 0.93
 
 
-def test_ci_step_passes_an_equal_model(tmp_path: Path, digits_onnx: Path) -> None:
-    done = run("ci_step.sh", digits_onnx, digits_onnx, tmp_path)
+def test_ci_step_passes_an_equal_model(run: Run, tmp_path: Path, digits_onnx: Path) -> None:
+    as_installed = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = run("ci_step.sh", digits_onnx, digits_onnx, tmp_path, path=as_installed)
     assert (done.returncode, done.stdout) == (0, "check: sound\ncompare: equal\n"), done.stderr
     assert json.loads((tmp_path / "check.json").read_text())["ok"] is True
 
 
-def test_ci_step_stops_at_a_changed_model(tmp_path: Path, digits_onnx: Path) -> None:
+def test_ci_step_stops_at_a_changed_model(run: Run, tmp_path: Path, digits_onnx: Path) -> None:
     model = onnx.load(digits_onnx)
     weight = max(model.graph.initializer, key=lambda t: len(t.raw_data))
     weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.1), weight.name))
@@ -88,7 +93,7 @@ def test_ci_step_stops_at_a_changed_model(tmp_path: Path, digits_onnx: Path) -> 
     assert "compare: logits differs by" in done.stderr
 
 
-def test_ci_step_stops_at_a_broken_file(tmp_path: Path, digits_onnx: Path) -> None:
+def test_ci_step_stops_at_a_broken_file(run: Run, tmp_path: Path, digits_onnx: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(digits_onnx.read_bytes()[:1000])
     done = run("ci_step.sh", digits_onnx, tmp_path / "broken.onnx", tmp_path / "reports")
     assert done.returncode == 1

@@ -26,7 +26,7 @@ _PROTOS = {
 
 
 def server(name: str) -> str:
-    """Which libraries the process that converts a seed has imported before it forks; see `command_server.warm`."""
+    """Which libraries the process that converts a seed has imported before it forks; see `warm_process.warm`."""
     end = name.rpartition(".")[2]
     if end in ("pt", "pt2", "safetensors"):
         return "pytorch"

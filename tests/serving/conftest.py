@@ -22,6 +22,7 @@ pytest.importorskip("httptools")
 pytest.importorskip("prometheus_client")
 
 from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
+from tests.command_server import Lasting
 
 _PATIENCE = 120.0
 
@@ -29,9 +30,13 @@ _PATIENCE = 120.0
 class Running:
     """A server and the events that it has logged."""
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "onnxtool", "serve", *map(str, arguments), "--port", "0"]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_env())
+    def __init__(self, *arguments: object, new: bool = False) -> None:
+        """Start it as a process that has its libraries, or with `new` as users do."""
+        command = ["serve", *map(str, arguments), "--port", "0"]
+        tool, pipes = [sys.executable, "-m", "onnxtool"], {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process: subprocess.Popen[str] | Lasting = (
+            subprocess.Popen([*tool, *command], text=True, env=_env(), **pipes) if new else Lasting(command)
+        )
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.said = list[dict[str, Any]]()  # every event so far
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -108,6 +113,7 @@ def ancestors(pid: int) -> set[int]:
 @pytest.fixture(autouse=True)
 def no_unread_exception(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """No asyncio task or future of a test ends with an exception that nobody reads."""
+    gc.freeze()  # what is there before the test is not looked at again
     yield
     gc.collect()  # asyncio tells it when the task is freed
     records = [*caplog.get_records("call"), *caplog.get_records("teardown")]
@@ -123,6 +129,6 @@ def server(fixtures: Path) -> Iterator[Running]:
     """The digits CNN in two versions, with small limits; what tests of single requests share."""
     model = fixtures / "digits_cnn.onnx"
     limits = ("--max-request", "200kB", "--body-timeout", "1", "--batching", "off", "--reload", "off")
-    running = Running(f"digits:1={model}", f"digits:10={model}", *limits)
+    running = Running(f"digits:1={model}", f"digits:10={model}", *limits, new=True)
     yield running
     assert running.stop() == 0

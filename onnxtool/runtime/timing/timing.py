@@ -246,7 +246,7 @@ def compare_latency(
     candidate: Callable[[], object],
     threads: int | None,
     *,
-    budget: float = _BUDGET,
+    budget: float,
     minimum: int = 10,
     maximum: int = 1000,
     warmup: int = 3,
@@ -299,7 +299,7 @@ def measure_ratio(
     options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
     before, after = OnnxRunner.open(source, options), OnnxRunner.open(result, options)
     with progress.task("measuring"):
-        return compare_latency(partial(before.run, feeds), partial(after.run, feeds), options.threads)
+        return compare_latency(partial(before.run, feeds), partial(after.run, feeds), options.threads, budget=_BUDGET)
 
 
 def confirmed_ratio(

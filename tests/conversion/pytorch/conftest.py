@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.warm_process import translations_read_once
 
 _ABOUT_GUARDS = {"test_decided_sizes.py", "test_traced_branches.py"}
 
@@ -26,17 +27,26 @@ def fewer_sizes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_translation_table() -> Iterator[None]:
-    """torch.onnx.export parses the source of its 500 translations for each export; here once for all of them."""
-    registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
-    made = functools.cache(registration.ONNXRegistry.from_torchlib)
+def one_translation_table() -> None:
+    """Translations are read once for all exports."""
+    pytest.importorskip("torch.onnx._internal.exporter._registration")
+    translations_read_once()
 
-    def copied(cls: type[Any], opset_version: int = registration._constants.TORCHLIB_OPSET) -> Any:
-        table, known = cls(), made(opset_version)
-        table._opset_version = known._opset_version
-        table.functions = {target: list(found) for target, found in known.functions.items()}
-        return table
+
+@pytest.fixture(scope="session", autouse=True)
+def standard_operators_listed_once() -> Iterator[None]:
+    """torch goes through all its operators for each export, where onnxtool has it do so once; here once for all."""
+    utils = pytest.importorskip("torch._export.utils")
+    look = utils._collect_all_valid_cia_ops_for_namespace
+    known: dict[str, object] = {}
+
+    def listed(namespace: Any) -> object:
+        if namespace.name != "aten":  # operators of other packages and of tests come and go
+            return look(namespace)
+        if "aten" not in known:
+            known["aten"] = look(namespace)
+        return known["aten"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registration.ONNXRegistry, "from_torchlib", classmethod(copied))
+        patch.setattr(utils, "_collect_all_valid_cia_ops_for_namespace", listed)
         yield

@@ -59,7 +59,10 @@ FITTED: dict[str, tuple[Any, Any]] = {
     "boosting of three": (ensemble.GradientBoostingClassifier(n_estimators=2), IRIS),
     "histograms of two": (make_pipeline(SCALE(), ensemble.HistGradientBoostingClassifier(max_iter=3)), CANCER),
     "filled": (make_pipeline(impute.SimpleImputer(), SCALE(), linear_model.Ridge()), DIABETES),
-    "filled trees": (make_pipeline(impute.SimpleImputer(), SCALE(), ensemble.ExtraTreesRegressor(3)), DIABETES),
+    "filled trees": (
+        make_pipeline(impute.SimpleImputer(), SCALE(), ensemble.ExtraTreesRegressor(3, max_depth=6)),
+        DIABETES,
+    ),
     "histograms": (make_pipeline(SCALE(), ensemble.HistGradientBoostingRegressor(max_iter=3)), DIABETES),
 }
 
