@@ -69,7 +69,7 @@ class QuantizationInputs:
     @cached_property
     def one_at_a_time(self) -> bool:
         """True when no two sessions should be in memory together."""
-        return io.weight_bytes(self.original) > _IN_TURN
+        return self.is_large or io.weight_bytes(self.original) > _IN_TURN
 
     @property
     def is_large(self) -> bool:

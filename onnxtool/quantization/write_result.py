@@ -157,7 +157,7 @@ def finish(
         kept = outcome is not None or budget.judge(fidelity, metric).kept
         if kept or max_drop is None:
             job.turn.end()
-            io.save(built if isinstance(built, ir.Model) else io.load(built), target)
+            io.save(_graph(built), target)
             report = _in_its_form(_written(job, recipe, target, plan, size, began), recipe)
         else:
             report = _report(job, recipe, counts(job.prepared.graph, plan), size, began)
@@ -194,6 +194,10 @@ def _built(job: QuantizationInputs, recipe: QuantRecipe, target: Path) -> Iterat
         del model
         release_mapped(job.prepared)
         yield draft
+
+
+def _graph(built: ir.Model | Path) -> ir.Model:
+    return built if isinstance(built, ir.Model) else io.load(built)
 
 
 def _in_its_form(report: QuantizeReport, recipe: QuantRecipe) -> QuantizeReport:
@@ -236,11 +240,7 @@ def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, beg
             "float16, which do not have to run the float model."
         )
     recipe = recipe if recipe.ranges is not None else recipe.with_ranges({})
-    model = apply(job.prepared, recipe)
-    stamp(model, job, recipe)
-    with tempfile.TemporaryDirectory(prefix=".onnxtool-", dir=target.parent) as scratch:
-        draft = Path(scratch) / target.name
-        io.save(model, draft, external=True)
+    with _built(job, recipe, target) as draft:
         # As it is, and each weight only when its turn comes: casting or packing them all first would copy them all.
         runner = CastingRunner.open(
             draft, SessionOptions(threads=job.threads, optimization="off", prepack=False, outputs_early=True)
@@ -249,7 +249,7 @@ def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, beg
             if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
                 raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
         before = job.source.bytes
-        io.save(io.load(draft), target, external=True)
+        io.save(_graph(draft), target, external=True)
     report = _written(job, recipe, target, set(select(job.prepared.graph, recipe)), before, began)
     unknown = "the float model was not run, for its size: neither error nor latency are known."
     return replace(report, warnings=(unknown,))

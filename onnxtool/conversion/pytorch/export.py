@@ -21,7 +21,8 @@ from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators,
 from onnxtool.conversion.pytorch.exported_program import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
-from onnxtool.conversion.pytorch.patches import fourier, padded_encoder, projected_lstm
+from onnxtool.conversion.pytorch.patches import fourier
+from onnxtool.conversion.pytorch.patches.traced_operators import OF_MODULES
 from onnxtool.conversion.pytorch.static_quantized import on_standard_steps, rounds_inside, steps_of
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
 from onnxtool.conversion.quiet import quiet
@@ -158,7 +159,7 @@ def _captured(
     shapes: tuple[dict[int, Any], ...],
     request: ExportRequest,
 ) -> ir.Model:
-    corrected = applied((padded_encoder.PATCH, padded_encoder.CAUSAL, projected_lstm.PATCH), flat, request.opset)
+    corrected = applied(OF_MODULES, flat, request.opset)
     with recorded_guards() as guards, corrected, applied((fourier.PATCH,)):
         exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
     graph: ir.Model = exported.model

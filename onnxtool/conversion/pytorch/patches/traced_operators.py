@@ -89,13 +89,6 @@ UNFLATTEN = Patch(
     "torch", "", "torch's tracing exporter has no unflatten below opset 13", partial(_replaced, "unflatten", _unflatten)
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
-# Given the module that is traced, and the opset.
-PATCHES = (
-    padded_encoder.PATCH,
-    padded_encoder.CAUSAL,
-    projected_lstm.PATCH,
-    ATTENTION,
-    FUSED_ATTENTION,
-    UNFLATTEN,
-    EQUAL,
-)
+# Given the module that is exported, and the opset; those of modules serve either exporter.
+OF_MODULES = (padded_encoder.PATCH, padded_encoder.CAUSAL, projected_lstm.PATCH)
+PATCHES = (*OF_MODULES, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)
