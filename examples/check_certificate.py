@@ -485,10 +485,7 @@ def bounded(m: Model, i: list, a: dict) -> Tensor:
     if np.isnan(low) or np.isnan(high):
         raise NotConfirmedError("bounds that are not numbers are not covered")
     x, bottom, top = data.note[1:] if data.note[:1] == ("clip",) else (m.elements(data), -np.inf, np.inf)
-    if bottom <= top:
-        bottom, top = (min(max(b, low), high) for b in (bottom, top))
-    else:
-        x, bottom, top = m.elements(data), low, high
+    bottom, top = (min(max(b, low), high) for b in (bottom, top))
     return Tensor(f.clip(x, bottom, top), data.dtype, None, ("clip", x, bottom, top))
 
 

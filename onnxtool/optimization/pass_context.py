@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -174,18 +173,17 @@ class PassContext:
         value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
         return value
 
-    def rounded(self, exact: np.ndarray, dtype: np.dtype[Any], base: str, before: ir.Node) -> ir.Value:
-        """Store numbers that were worked out in float64, which `unrounded` gives again.
+    def rounded(self, array: np.ndarray, exact: np.ndarray, base: str, before: ir.Node) -> ir.Value:
+        """Store an array, and remember the numbers in float64 that it was rounded from, which `unrounded` gives again.
 
         Of several maps in a row, each taken into the numbers in turn, the sum is then rounded once: where it is small
         beside its terms, rounding each time would leave few digits of it.
 
         Args:
-            exact: the numbers.
-            dtype: to store them in.
-            base, before: as of `constant`.
+            exact: of the same shape.
+            array, base, before: as of `constant`.
         """
-        value = self.constant(exact.astype(dtype), base, before)
+        value = self.constant(array, base, before)
         value.meta[_UNROUNDED] = exact
         return value
 

@@ -139,7 +139,8 @@ def finish(
     metric = None if known is None else known.metric
     expected = job.task.predict(float_runner) if job.task is not None and metric is None else None
     latency = None if known is None else known.latency
-    if isinstance(float_runner, RunnerInTurn) and latency is None and not recipe.form:
+    to_time = latency is None and not recipe.form
+    if to_time and isinstance(float_runner, RunnerInTurn):
         measure_in_turn([float_runner], judge.feeds[0], job.threads, _TIMED)  # while it is loaded
     with _built(job, recipe, target) as built:
         runner, kernels = opened_and_counted(lambda path: job.runner(built, path))
@@ -149,7 +150,7 @@ def finish(
         if job.task is not None and expected is not None:
             drop = DEFAULT_DROP if max_drop is None else max_drop
             metric = job.task.compared(expected, job.task.predict(runner), drop)
-        if latency is None and not recipe.form:
+        if to_time:
             latency = compare_session_latency(float_runner, runner, judge.feeds[0], job.threads, _TIMED)
         size = job.source.bytes
         plan = set(select(job.prepared.graph, recipe))

@@ -38,14 +38,12 @@ class RunnerInTurn(CastingRunner):
 
     Attributes:
         seconds: what its runs took, once that was measured: it is not loaded again to be timed beside others.
-        needed: what has to be there as long as it may be loaded: a temporary folder, say.
     """
 
     def __init__(self, turn: Turn, opening: Callable[[], OnnxRunner]) -> None:
         """Load it, so that a model that cannot be loaded raises here; `opening` raises as `OnnxRunner.open`."""
         self._turn, self._opening = turn, opening
         self.seconds: tuple[float, ...] | None = None
-        self.needed: object = None
         super().__init__(self.session)
         del self._session  # the turn has it
 

@@ -45,6 +45,13 @@ def release_tensor(tensor: ir.TensorProtocol | None) -> None:
             tensor.release()
 
 
+def made_of(tensor: ir.TensorProtocol, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What `make` computes of a weight, which is not a view of it; its data file is mapped no longer than that."""
+    made = make(tensor.numpy())
+    release_tensor(tensor)
+    return made
+
+
 def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """Register an array as an initializer under a free name that starts with `name`."""
     return add_tensor(graph, as_tensor(array, _free_name(graph, name)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import insert, lazy_initializer, release_tensor
+from onnxtool.model.ir.editing import insert, lazy_initializer, made_of
 from onnxtool.model.ir.queries import attribute, is_op
 
 _LEAST = 1024  # values; less is not worth two nodes
@@ -99,22 +99,17 @@ def _axes_of_use(node: ir.Node, index: int, rank: int) -> tuple[int, ...] | None
 
 def _fits_half(value: ir.Value) -> bool:
     assert value.const_value is not None
-    return float(np.abs(value.const_value.numpy()).max(initial=0)) < float(np.finfo(np.float16).max)
+    largest = made_of(value.const_value, lambda weight: np.abs(weight).max(initial=0))
+    return float(largest) < float(np.finfo(np.float16).max)
 
 
 def _in_half(graph: ir.Graph, value: ir.Value) -> ir.Value:
     tensor = value.const_value
     assert tensor is not None
-
-    def halved() -> np.ndarray:
-        made = tensor.numpy().astype(np.float16)
-        release_tensor(tensor)
-        return made
-
     stored = lazy_initializer(
         graph,
         f"{value.name}_16bit",
-        halved,
+        lambda: made_of(tensor, lambda weight: weight.astype(np.float16)),
         tuple(tensor.shape.numpy()),
         ir.DataType.FLOAT16,
     )
@@ -130,9 +125,7 @@ def _in_bytes(graph: ir.Graph, value: ir.Value, axes: tuple[int, ...]) -> ir.Val
     name = value.name or "weight"
 
     def compacted(part: int) -> np.ndarray:
-        made = compact_weight(tensor.numpy(), axes)[part]
-        release_tensor(tensor)
-        return made
+        return made_of(tensor, lambda weight: compact_weight(weight, axes)[part])
 
     integers = lazy_initializer(graph, f"{name}_8bit", lambda: compacted(0), tuple(shape), ir.DataType.INT8)
     scales = lazy_initializer(graph, f"{name}_8bit_scales", lambda: compacted(1), scale_shape, ir.DataType.FLOAT)

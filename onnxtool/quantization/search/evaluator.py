@@ -25,7 +25,6 @@ from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.bench import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.feeds import Outputs
-from onnxtool.runtime.in_turn import RunnerInTurn
 from onnxtool.runtime.runner import OnnxRunner
 
 _MORE = 2  # timings of tiny models with fresh sessions
@@ -147,8 +146,6 @@ class CandidateEvaluator:
     def _load(self, built: Built) -> OnnxRunner:
         began = time.perf_counter()
         runner = self.job.runner(built.model)
-        if isinstance(runner, RunnerInTurn):
-            runner.needed = built.folder
         self.clock.built(self._building + time.perf_counter() - began)
         return runner
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import weakref
@@ -26,12 +27,15 @@ Speed = Callable[[], float]
 _Kept = TypeVar("_Kept")
 
 
-class ScratchFolder:
-    """A temporary folder that is there as long as the object."""
+class ScratchModel:
+    """A model's path in a temporary folder, which is there as long as anybody holds this object."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="onnxtool-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._folder = tempfile.mkdtemp(prefix="onnxtool-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def __fspath__(self) -> str:
+        return os.path.join(self._folder, "model.onnx")
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,11 @@ class Built:
         model: serialized, or a file.
         spare: bytes that storing float weights in 8 bits would save.
         size: bytes.
-        folder: of the file.
     """
 
-    model: bytes | Path
+    model: bytes | ScratchModel
     spare: int
     size: int
-    folder: ScratchFolder | None = None
 
     @classmethod
     def of(cls, model: ir.Model, *, on_disk: bool) -> Built:
@@ -57,10 +59,9 @@ class Built:
         if not on_disk:
             written = io.to_bytes(model)
             return cls(written, spare, len(written))
-        folder = ScratchFolder()
-        path = folder.path / "model.onnx"
-        io.save(model, path, external=True)
-        return cls(path, spare, io.total_bytes(path), folder)
+        file = ScratchModel()
+        io.save(model, Path(file), external=True)
+        return cls(file, spare, io.total_bytes(Path(file)))
 
 
 class _Fastest(Generic[_Kept]):

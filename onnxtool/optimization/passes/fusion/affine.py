@@ -73,7 +73,7 @@ def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, contex
     base = node.outputs[0].name or "batchnorm"
     inputs = list(first.inputs)
     inputs[1] = context.constant(new_scale, f"{base}_scale", before=node)
-    inputs[2] = context.rounded(exact_bias, scale.dtype, f"{base}_bias", before=node)
+    inputs[2] = context.rounded(new_bias, exact_bias, f"{base}_bias", before=node)
     context.replace_op(node, "BatchNormalization", inputs, first.attributes)
     node.resize_outputs(1)
     return True

@@ -96,7 +96,7 @@ def absorb_after(linear: ir.Node, node: ir.Node, affine: Affine, context: PassCo
     inputs: list[ir.Value | None] = [linear.inputs[0]]
     inputs.append(weight_value if unchanged else context.constant(new_weight, f"{base}_folded", before=node))
     if bias_value is not None or bool(new_bias.any()):
-        inputs.append(context.rounded(exact_bias, weight.dtype, f"{bias_name}_folded", before=node))
+        inputs.append(context.rounded(new_bias, exact_bias, f"{bias_name}_folded", before=node))
     context.replace_op(node, linear.op_type, inputs, linear.attributes, linear.domain)
     node.resize_outputs(1)
     return 1
