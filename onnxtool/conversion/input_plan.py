@@ -93,7 +93,7 @@ def plan_inputs(
     Raises:
         UsageError: an input without a shape, or a name that the function does not have.
     """
-    mentioned = _mentioned(options)
+    mentioned = _mentioned(options, parameters)
     leaves = _leaves(parameters, mentioned)
     if not leaves:
         raise UsageError("the model's function takes no input. Name what it takes with --input-shape NAME:DIMS.")
@@ -160,9 +160,11 @@ def name_dims(
     return result
 
 
-def _mentioned(options: ConvertOptions) -> list[str]:
+def _mentioned(options: ConvertOptions, parameters: Sequence[Parameter]) -> list[str]:
+    """What the user names, but for names of `--input-names` that are no argument's own."""
     names = [*options.input_shapes, *options.input_dtypes, *(options.sample or {})]
-    return [n for n in dict.fromkeys(names) if n and n not in options.input_names]
+    new = set(options.input_names) - {p.name for p in parameters}
+    return [n for n in dict.fromkeys(names) if n and n not in new]
 
 
 def _leaves(parameters: Sequence[Parameter], mentioned: Sequence[str]) -> list[str]:
