@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import UsageError
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.options.option import options_of
 from onnxtool.runtime.protocol_v2.client import url_of
@@ -55,30 +54,6 @@ def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
             from onnxtool.packaging.registry import open_package
 
             return open_package(path, trust=options.trust)
-    from onnxtool.conversion.convert import open_source
-    from onnxtool.conversion.registry import find_adapter
-    from onnxtool.conversion.source import Source
+    from onnxtool.conversion.compare_sources import opened_source
 
-    try:
-        find_adapter(Source(path), options)
-    except InputError:
-        return path  # an ONNX file by another name, or nothing: reading it as ONNX tells
-    try:
-        return open_source(path, options)
-    except UsageError:
-        if options.input_shapes or other.suffix != ".onnx":
-            raise
-        return open_source(path, _like(other, options))
-
-
-def _like(path: Path, options: ConvertOptions) -> ConvertOptions:
-    """`options` with the input shapes and dtypes of an ONNX file."""
-    from onnxtool.model import header, io
-
-    inputs = header.read_header(io.read_proto(path)).inputs
-    alone = len(inputs) == 1
-    return replace(
-        options,
-        input_shapes={"" if alone else s.name: s.shape for s in inputs if s.shape is not None},
-        input_dtypes={"" if alone else s.name: s.dtype for s in inputs},
-    )
+    return opened_source(path, other, options)

@@ -36,14 +36,10 @@ def command(asked: ConvertCommand, out: Output) -> None:
         raise UsageError("--adapter and --eval go with a language model and a folder to write: -o BUNDLE/.")
     from onnxtool.cli.sources import needs_factory
     from onnxtool.conversion.convert import convert
-    from onnxtool.generation.embedding import OUTPUT, convert_embedding_model, is_embedding_model
     from onnxtool.options.convert import ConvertOptions
 
     needs_factory(asked)
     options = part_of(ConvertOptions, asked)
-    if source is not None and task in (None, OUTPUT.replace("_", "-")) and is_embedding_model(source):
-        out.emit(convert_embedding_model(source, output, options, rtol=asked.rtol, atol=asked.atol))
-        return
     report = convert(source, output, **taken_by(convert, asked) | {"options": options})
     if asked.provider and report.written:
         from onnxtool.equality.provider_proof import prove_on_provider

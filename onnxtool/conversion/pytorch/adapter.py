@@ -49,10 +49,11 @@ class PyTorchAdapter(Adapter):
         form = None if export else form_of(source, options)
         if form == "safetensors":
             import_all(("safetensors.torch",), options.verbose)
-        if form == "hugging face" and find_spec("transformers") is not None:
+        if form in ("hugging face", "sentence-transformers") and find_spec("transformers") is not None:
+            from onnxtool.conversion.pytorch.sentence_transformers import transformer_of
             from onnxtool.conversion.pytorch.transformers import import_class
 
-            import_class(source, options)
+            import_class(source if form == "hugging face" else transformer_of(source), options)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the module and work out its inputs and outputs.
@@ -97,13 +98,16 @@ def form_of(source: Source, options: ConvertOptions) -> str | None:
 
     Returns:
         "archive" or "legacy" (torch.save's zip and older form: a state dict, a checkpoint or a pickled module),
-        "torchscript", "exported program", "safetensors", "hugging face", "factory", "memory", or None.
+        "torchscript", "exported program", "safetensors", "hugging face", "sentence-transformers", "factory", "memory",
+        or None.
     """
     if source.model is not None:
         return "memory"
     if source.path is None:
         return "factory" if options.factory is not None else None
     if source.is_folder:
+        if "modules.json" in source.names() and options.task in (None, "sentence-embedding"):
+            return "sentence-transformers"
         return "hugging face" if _is_hugging_face(source) else None
     names = source.zip_names()
     if names:

@@ -19,6 +19,7 @@ from onnxtool.conversion.factory import call_factory, find_factory
 from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program, refuse_unsafe_script
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
+from onnxtool.conversion.pytorch.sentence_transformers import load_embedding_model
 from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
 from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
 from onnxtool.conversion.source import Source
@@ -55,6 +56,7 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
         UnsafeError: it holds pickled code, and `options.trust` is not set.
         UsageError: weights without a factory.
     """
+    notes: list[str] = []
     with importable(options.python_path):
         if form == "exported program":
             program = load_exported_program(source, options.trust)
@@ -69,9 +71,11 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
             loaded = Loaded(_built(options), "PyTorch factory")
             loaded.notes.append("no weights were loaded: they are what the factory makes")
         elif form == "hugging face":
-            notes: list[str] = []
             module, shapes = load_pretrained(source, options, notes)
             loaded = Loaded(module, f"Hugging Face {type(module).__name__}", notes, shapes=shapes)
+        elif form == "sentence-transformers":
+            module, shapes = load_embedding_model(source, options, notes)
+            loaded = Loaded(module, "sentence-transformers folder", notes, shapes=shapes)
         elif form == "safetensors":
             loaded = _with_weights(source, _load_safetensors(source), "safetensors state_dict", options)
         else:
