@@ -43,7 +43,8 @@ from onnxtool.runtime.timing.timing import measure_ratio, timing_feeds
 from onnxtool.runtime.worker.apart import try_in_child
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
-_CERTIFYING = 3.0  # seconds of this thread, and where that is not enough as many more as were needed up to then
+_CERTIFYING = 3.0  # seconds of this thread
+_PATIENCE = 9.0  # at least, and as many as were needed up to then: for what there is no certificate without
 
 
 @options_as_keywords(OptimizeOptions)
@@ -135,7 +136,7 @@ def optimize(
     verdict = _no_gain(attempt, latency, file, output) if as_asked else ""
     comparison = None
     if judgement is not None:
-        spent = time.thread_time() - began
+        spent = max(time.thread_time() - began, _PATIENCE)
         comparison = _certified(judgement, fresh, attempt.model, spent, copied=bool(verdict))
     if not verdict and not asked.allow_unproven:
         _check_tested(file, comparison)
