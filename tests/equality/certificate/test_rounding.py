@@ -39,6 +39,13 @@ def test_a_coarser_formula_is_not_certified_and_a_finer_one_is(fine: str, coarse
     assert certify(model(coarse), model(fine)).ok
 
 
+def test_a_wrong_shape_that_the_file_records_of_a_weight_does_not_count() -> None:
+    a, b = model("h = Mul(x, w) t = Tanh(h) y = Mul(t, w)"), model("h = Add(x, x) t = Tanh(h) y = Add(t, t)")
+    a.graph.initializer.append(onnx.numpy_helper.from_array(np.full(8, 2, np.float32), "w"))
+    a.graph.value_info.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [5]))
+    assert certify(a, b).ok
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
