@@ -104,6 +104,8 @@ def test_sizes_of_other_runs_and_multiples_are_tried_and_1_is_not() -> None:
     assert only(model, PAIR, feeds((1, 3), (1, 3)), feeds((7, 3), (7, 3))).assumption.status == "unproven"
     both = Model(lambda s: s["x"] == s["z"] and s["x"][0] in (4, 9))
     assert only(both, PAIR, feeds(), feeds((9, 3), (9, 3))).assumption.status == "held"
+    two = Model(lambda s: s["x"] == s["z"] and s["x"][0] in (2, 4))
+    assert only(two, PAIR, feeds((2, 3), (2, 3))).assumption.status == "held"
     for size in (8, 12, 5, 16):
         one_more = Model(lambda s, size=size: s["x"] == s["z"] and s["x"][0] in (4, size))
         assert only(one_more).assumption.status == "held"
@@ -139,6 +141,14 @@ def test_of_many_dims_each_and_those_of_an_input_and_of_an_axis_are_moved(
 ) -> None:
     found = three(takes)
     assert len(found.places) == 6 and found.assumption.status == verdict
+
+
+@pytest.mark.parametrize("dims", [["n"] * 6, ["n"]])
+def test_all_dims_are_never_moved_together(dims: list[str]) -> None:
+    specs = [spec(name, *dims) for name in "abcdef"[: 6 // len(dims)]]
+    model = Model(lambda s: len({n for shape in s.values() for n in shape}) == 1)
+    run = {s.name: np.zeros([2] * len(dims), np.float32) for s in specs}
+    assert only(model, specs, run).assumption.status == "held"
 
 
 @pytest.mark.parametrize("parts", [{"a", "b"}, {"b", "c"}, {"a", "e"}, {"a", "c", "d"}])

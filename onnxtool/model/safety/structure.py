@@ -165,6 +165,9 @@ def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str, 
         label = f"node {node.name or node.op_type!r} of {where}"
         if not node.op_type:
             raise InputError(f"{label} has no operator.")
+        untyped = next((a.name for a in node.attribute if not (a.type or a.ref_attr_name)), None)
+        if untyped is not None:
+            raise InputError(f"{label}: its attribute {untyped!r} has no type.")
         _verify_signature(node, label, versions)
         if any(not device.configuration_id for device in getattr(node, "device_configurations", ())):
             raise InputError(f"{label} is placed on a device without a name.")

@@ -41,6 +41,11 @@ def subgraph(reads: str) -> onnx.NodeProto:
         (lambda m: m.graph.node[1].ClearField("input"), "node 'Relu' of graph 'relu' has 0 inputs; Relu takes 1 to 1"),
         (lambda m: m.graph.node[1].input.append("x"), "has 2 inputs; Relu takes 1 to 1"),
         (lambda m: setattr(m.graph.node[1], "op_type", "Concat"), "lacks the attribute 'axis'"),
+        (lambda m: m.graph.node[1].attribute.add(name="alpha", f=1.0), "its attribute 'alpha' has no type"),
+        (
+            lambda m: m.graph.node.add(op_type="Own", domain="own").attribute.add(name="a", i=1),
+            "its attribute 'a' has no type",
+        ),
         (
             lambda m: setattr(m.graph.output[0], "name", "gone"),
             "output 'gone' of graph 'relu' is not produced by any node",
