@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from onnxtool.installed_extensions import installed_extensions
 from onnxtool.runtime.providers.trial import try_plugin
 from tests import command_server, efforts
 
@@ -22,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 Result = subprocess.CompletedProcess[str]
+Brought = Callable[[str, str, str], None]
 
 
 # What is dear to import or to build is shared by the tests of these: one worker takes all of a name (see the Makefile).
@@ -151,16 +154,16 @@ def llama_bundle(llama_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def openvino() -> None:
-    """Skips a test where OpenVINO's plugin does not run a small model."""
+    """Skips a test where OpenVINO's extension does not run a small model."""
     require_openvino()
 
 
 def require_openvino() -> None:
-    """Ask a process of its own, because the plugin may crash; skip, with the reason, where it does not run."""
-    pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
+    """Ask a process of its own, because the extension may crash; skip, with the reason, where it does not run."""
+    pytest.importorskip("onnxruntime_ep_openvino", reason="the extension onnxruntime-ep-openvino is not installed")
     trial = try_plugin("onnxruntime_ep_openvino", "openvino")
     if trial.state != "runs":
-        pytest.skip(f"OpenVINO's plugin: {trial.reason}")
+        pytest.skip(f"OpenVINO's extension: {trial.reason}")
 
 
 @pytest.fixture
@@ -175,3 +178,13 @@ def relu_proto() -> onnx.ModelProto:
         [weight],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.fixture
+def brought(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brought]:
+    """Makes it seem that a package brings something: name, "module:attribute", group of entry points."""
+    found: list[importlib.metadata.EntryPoint] = []
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [e for e in found if e.group == group])
+    installed_extensions.cache_clear()
+    yield lambda name, target, group: found.append(importlib.metadata.EntryPoint(name, target, group))
+    installed_extensions.cache_clear()

@@ -19,6 +19,7 @@ LAYERS = {
     "bundled_data": 1,
     "user_code": 1,
     "keyword_options": 1,
+    "installed_extensions": 1,
     "model": 1,
     "runtime": 2,
     "equality": 3,

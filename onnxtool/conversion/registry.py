@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
 from onnxtool.conversion.adapter import Adapter
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.installed_extensions import installed_extensions
 from onnxtool.options.convert import ConvertOptions
 
 ENTRY_POINTS = "onnxtool.adapters"
@@ -34,18 +33,11 @@ def adapters() -> Iterator[Adapter]:
         module, _, attribute = target.partition(":")
         if find_spec(module) is not None:
             yield getattr(import_module(module), attribute)()
-    for entry in _installed():
-        adapter = entry.load()()
+    for extension in installed_extensions(ENTRY_POINTS):
+        adapter = extension.make()
         if not isinstance(adapter, Adapter):
-            package = entry.dist.name if entry.dist is not None else entry.value
-            raise UnsupportedError(f"{package}: its adapter does not derive from onnxtool.extension.Adapter.")
+            raise UsageError(f"{extension} does not derive from onnxtool.extension.Adapter.")
         yield adapter
-
-
-@cache
-def _installed() -> tuple[EntryPoint, ...]:
-    """Looked for once: going through all packages takes as long as recognising a file several times over."""
-    return tuple(sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name))
 
 
 def find_adapter(source: Source, options: ConvertOptions) -> Adapter:

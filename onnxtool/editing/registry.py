@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import entry_points
 
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations.inputs import IoDtype, Layout, RemoveInput
@@ -20,6 +19,7 @@ from onnxtool.editing.operations.tokenize import Tokenize
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
 from onnxtool.editing.operations.weights import Chunk, ExternalData, Refit, ReplaceWeight, StripWeights
 from onnxtool.errors import UsageError
+from onnxtool.installed_extensions import installed_extensions
 from onnxtool.report.edit import OperationSummary
 
 ENTRY_POINTS = "onnxtool.edits"
@@ -61,15 +61,11 @@ def all_operations() -> dict[str, tuple[type[Operation], str]]:
         UsageError: an entry point cannot be loaded or is not an Operation.
     """
     found: dict[str, tuple[type[Operation], str]] = {kind.name: (kind, "onnxtool") for kind in _BUILT_IN}
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
-        origin = entry.dist.name if entry.dist is not None else entry.value
-        try:
-            kind = entry.load()
-        except Exception as error:
-            raise UsageError(f"the operation {entry.name!r} of {origin} cannot be loaded: {error}") from error
+    for extension in installed_extensions(ENTRY_POINTS):
+        kind = extension.load()
         if not (isinstance(kind, type) and issubclass(kind, Operation)) or not kind.name or kind.name in found:
-            raise UsageError(f"the operation {entry.name!r} of {origin} is not an Operation, or its name is taken.")
-        found[kind.name] = (kind, origin)
+            raise UsageError(f"{extension} is not an Operation, or its name is taken.")
+        found[kind.name] = (kind, extension.package)
     return found
 
 

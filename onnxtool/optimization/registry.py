@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache
-from importlib.metadata import entry_points
 
 from onnxtool.errors import UsageError
+from onnxtool.installed_extensions import installed_extensions
 from onnxtool.optimization.pass_base import Level, Pass
 from onnxtool.optimization.passes.cleanup.common_subexpressions import (
     EliminateCommonSubexpressions,
@@ -139,16 +139,12 @@ def all_passes() -> tuple[tuple[Pass, str], ...]:
     """
     found: list[tuple[Pass, str]] = [(kind(), "onnxtool") for kind in _BUILT_IN]
     names = {p.name for p, _ in found}
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
-        origin = entry.dist.name if entry.dist is not None else entry.value
-        try:
-            made = entry.load()()
-        except Exception as error:
-            raise UsageError(f"the pass {entry.name!r} of {origin} cannot be loaded: {error}") from error
+    for extension in installed_extensions(ENTRY_POINTS):
+        made = extension.make()
         if not isinstance(made, Pass) or made.name in names:
-            raise UsageError(f"the pass {entry.name!r} of {origin} is not a Pass, or its name is taken.")
+            raise UsageError(f"{extension} is not a Pass, or its name is taken.")
         names.add(made.name)
-        found.append((made, origin))
+        found.append((made, extension.package))
     return tuple(found)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from onnxtool.conversion.registry import adapters, find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.options.convert import ConvertOptions
+from tests.conftest import Brought
 
 
 class Toy(Adapter):
@@ -35,10 +35,8 @@ class Toy(Adapter):
 
 
 @pytest.fixture
-def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("toy", f"{__name__}:Toy", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "onnxtool.adapters" else [])
-    monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
+def with_toy(brought: Brought) -> None:
+    brought("toy", f"{__name__}:Toy", registry.ENTRY_POINTS)
 
 
 def test_entry_points_come_after_the_built_in_ones(with_toy: None) -> None:

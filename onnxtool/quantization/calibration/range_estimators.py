@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 
 import numpy as np
 
 from onnxtool.errors import UsageError
+from onnxtool.installed_extensions import installed_extensions
 
 BINS = 2048
 _COUNT_AT_ONCE = 8192
@@ -272,11 +272,11 @@ def estimators() -> Mapping[str, RangeEstimator]:
     """Name, as --method has it -> function: the built-in ones, then those of entry points "onnxtool.range_estimators".
 
     Raises:
-        UsageError: a package brings one under a name that is taken.
+        UsageError: a package brings one under a name that is taken, or that cannot be loaded.
     """
     found = dict(_BUILT_IN)
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
-        if entry.name in found:
-            raise UsageError(f"{entry.value}: a range estimator called {entry.name!r} is there already.")
-        found[entry.name] = entry.load()
+    for extension in installed_extensions(ENTRY_POINTS):
+        if extension.name in found:
+            raise UsageError(f"{extension}: a range estimator of this name is there already.")
+        found[extension.name] = extension.load()
     return found

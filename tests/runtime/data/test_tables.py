@@ -17,6 +17,7 @@ from onnxtool.runtime.data.open_data import open_data, open_table, read_labels
 from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.data.source import DataPath
 from onnxtool.runtime.output_files import write_outputs
+from tests.conftest import Brought
 
 SPECS = (
     TensorSpec("age", np.dtype("int64"), ("n", 1)),
@@ -265,14 +266,11 @@ def test_counted_columns_are_taken_in_their_order() -> None:
     assert feeds["X"].tolist() == [[1, 2]]
 
 
-def test_a_format_of_another_package_reads_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_of_another_package_reads_and_writes(tmp_path: Path, brought: Brought) -> None:
     """By its entry point, whose name is the suffix."""
-    from importlib import metadata
-
     from onnxtool.runtime.data.formats import json_lines
 
-    entry = metadata.EntryPoint("rows", json_lines.__name__, "onnxtool.data_formats")
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry] if group == entry.group else [])
+    brought("rows", json_lines.__name__, "onnxtool.data_formats")
     spec = TensorSpec("a", np.dtype("float32"), ("n",))
     write_outputs(tmp_path / "t.rows", {"a": np.float32([1, 2])})
     (feeds,) = read_feeds(tmp_path / "t.rows", (spec,)).feeds

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from onnxtool.installed_extensions import installed_extensions
 from onnxtool.runtime.data.formats.table_file import TableFile, split_suffix
 from onnxtool.runtime.data.table import DataTable
 
@@ -38,13 +39,8 @@ def find_format(path: Path) -> DataFormat | None:
     built_in = _built_in().get(suffix)
     if built_in is not None or suffix in ("", ".npz", ".npy", ".py", ".onnx"):
         return built_in
-    from importlib.metadata import entry_points  # takes a tenth of a second
-
-    for entry in entry_points(group=ENTRY_POINTS):
-        if f".{entry.name}" == suffix:
-            other: DataFormat = entry.load()
-            return other
-    return None
+    brought = (e for e in installed_extensions(ENTRY_POINTS) if f".{e.name}" == suffix)
+    return next((e.load() for e in brought), None)
 
 
 def suffixes() -> tuple[str, ...]:
