@@ -78,6 +78,7 @@ DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16
 _MAX_RANK = 64  # of numpy
 _MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
+_MOST_WITHOUT_ELEMENTS = 1 << 56
 
 
 class TensorList(list[np.ndarray]):
@@ -186,7 +187,8 @@ def random_feeds(
         if len(shape) > _MAX_RANK:
             raise InputError(f"input {spec.name!r} has {len(shape)} dims; an array can have at most {_MAX_RANK}.")
         total += float(np.prod([float(d) for d in shape]))
-        if total > _MAX_ELEMENTS:
+        # numpy multiplies the dims of an array without elements too, but for those of 0.
+        if total > _MAX_ELEMENTS or np.prod([float(d) for d in shape if d]) > _MOST_WITHOUT_ELEMENTS:
             raise InputError(f"input {spec.name!r} of shape {list(shape)} is too large for random data; give --data.")
     note_synthetic_inputs()
     given = domains or {}
