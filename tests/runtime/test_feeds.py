@@ -116,3 +116,10 @@ def test_random_inputs_have_a_limit_together() -> None:
     specs = [TensorSpec(name, np.dtype("float32"), (1 << 25,)) for name in ("a", "b", "c")]
     with pytest.raises(InputError, match=r"'c' .* too large for random data"):
         random_feeds(specs)
+
+
+def test_dims_that_no_array_can_have_are_refused_also_beside_one_of_0() -> None:
+    specs = [TensorSpec("x", np.dtype("float32"), ((1 << 63) - 1, 1, 0, 4, 0))]
+    with pytest.raises(InputError, match="too large for random data"):
+        random_feeds(specs)
+    assert random_feeds([TensorSpec("x", np.dtype("float32"), (1 << 40, 0))])["x"].shape == (1 << 40, 0)
