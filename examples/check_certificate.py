@@ -747,16 +747,19 @@ def check(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto) -> str:
     if len(points) < 2:
         raise NotConfirmedError("fewer than two points")
     types = {i.name: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in a.graph.input}
-    names, own_names = (
-        [i.name for i in m.graph.input if i.name not in {t.name for t in m.graph.initializer}] for m in (a, b)
-    )
+    held = [{t.name: t.SerializeToString() for t in m.graph.initializer} for m in (a, b)]
+    own, others = ([i.name for i in m.graph.input] for m in (a, b))
+    both = {n for n in own if n in others and n in held[0] and n in held[1] and is_float(types[n]) and a.ir_version > 3}
+    if any(held[0][n] != held[1][n] for n in both):
+        raise NotConfirmedError("an input has another default in each")
+    names, own_names = [[n for n in x if n in both or n not in t] for x, t in zip((own, others), held, strict=True)]
     for listed in points:
-        point = Point()
-        feeds = {}
+        point, feeds = Point(), {}
         for name in names:
             shape = tuple(listed["shapes"][name])
-            places = np.arange(int(np.prod(shape))).reshape(shape)
-            feeds[name] = Tensor(point.hash("draw", places, given=name), types[name])
+            feeds[name] = Tensor(
+                point.hash("draw", np.arange(int(np.prod(shape))).reshape(shape), given=name), types[name]
+            )
         left = Model(a, point)
         replaced, distance = exact_constants(certificate, a, b, left)
         most = max(most, distance)

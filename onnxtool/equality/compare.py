@@ -11,10 +11,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.equality.certificate.models import certify_models
+from onnxtool.equality.certificate.models import MOST_WEIGHTS, certify_models, with_weights
 from onnxtool.equality.compare_runners import Source, compare_runners, domains_of, make_feeds
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
+from onnxtool.equality.input_defaults import other_defaults, shared_defaults, with_defaults
+from onnxtool.equality.judge_again import UNOPTIMIZED, judge_again
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, known_domains, reference_on
@@ -23,7 +25,6 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.counterexample import FAILS, CandidateFailsError, run_as_reference
 from onnxtool.equality.search.difference import BothModels
 from onnxtool.equality.trials.graph_trials import facts_of
-from onnxtool.equality.unoptimized import judge_unoptimized
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
@@ -131,6 +132,7 @@ def compare(
         report, feeds = _beyond(report, proof, known, right, both)
     if not report.differs and not proof.certified:
         report = _unoptimized(report, proof, (a, b), both, risks)
+        report = _with_other_defaults(report, proof, known, both, asked.seed)
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
     if asked.reference:
@@ -205,7 +207,31 @@ def _unoptimized(
         return report
     plain = [replace(how, optimization="off") for how in options]
     left, right = (_runner(model, how, risks) for model, how in zip(models, plain, strict=True))
-    return judge_unoptimized(report, proof, reference_on(*models, left, plain[0]), right)
+    return judge_again(report, proof, reference_on(*models, left, plain[0]), right, UNOPTIMIZED)
+
+
+def _with_other_defaults(
+    report: CompareReport,
+    proof: Proof,
+    models: Sequence[ir.Model | Runner],
+    options: tuple[SessionOptions, SessionOptions],
+    seed: int,
+) -> CompareReport:
+    """Judge once more with other defaults of inputs that both models let their callers replace."""
+    graphs = [m for m in models if isinstance(m, ir.Model) and io.weight_bytes(m) <= MOST_WEIGHTS]
+    if (
+        report.differs
+        or len(graphs) < 2
+        or not all(set(m.graph.initializers) & {i.name for i in m.graph.inputs} for m in graphs)
+    ):
+        return report
+    a, b = (with_weights(m) for m in graphs)
+    defaults = other_defaults(shared_defaults(a, b), seed)
+    if not defaults:
+        return report
+    left, right = (OnnxRunner.open(with_defaults(m, defaults), how) for m, how in zip((a, b), options, strict=True))
+    warning = f"they differ where inputs are given that have a default: {', '.join(list(defaults)[:3])}"
+    return judge_again(report, proof, replace(proof.reference, runner=left, remembered=None), right, warning)
 
 
 def _with_outputs(model: ir.Model, names: Collection[str], options: SessionOptions) -> Runner:

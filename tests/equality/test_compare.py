@@ -246,3 +246,16 @@ def test_the_model_that_fails_beyond_usual_inputs_is_named(tmp_path: Path) -> No
         onnx.save(onnx.parser.parse_model(text), tmp_path / name)
     with pytest.raises(InputError, match=r"b\.onnx fails where .*a\.onnx runs"):
         compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
+
+
+@pytest.mark.parametrize(("read", "verdict"), [("g", "certified"), ("k", "different")])
+def test_an_input_with_a_default_is_given_another_value(tmp_path: Path, read: str, verdict: str) -> None:
+    """A model that ignores it gives the same by default."""
+    head = '<ir_version: 10, opset_import: ["" : 20]> m (float[n, 4] x, float[4] g) => (float[n, 4] y)'
+    for name, factor in (("a", "g"), ("b", read)):
+        made = parser.parse_model(f"{head} {{ y = Mul (x, {factor}) }}")
+        made.graph.initializer.extend(numpy_helper.from_array(np.float32([1, 2, 0, 4]), n) for n in "gk")
+        onnx.save(made, tmp_path / f"{name}.onnx")
+    report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", effort="quick")
+    assert report.verdict == verdict
+    assert any("inputs are given that have a default: g" in w for w in report.warnings) == (verdict == "different")

@@ -203,3 +203,16 @@ def test_the_program(both: tuple[onnx.ModelProto, onnx.ModelProto], tmp_path: Pa
 def test_it_stays_short_and_needs_nothing_of_onnxtool() -> None:
     text = PROGRAM.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 800 and "import onnxtool" not in text and "from onnxtool" not in text
+
+
+def test_an_input_with_a_default_is_given_in_both(checker: ModuleType) -> None:
+    head = '<ir_version: 10, opset_import: ["" : 20]> m (float[n, 4] x, float[4] g) => (float[n, 4] y)'
+    number = np.float32([1, 2, 3, 4])
+    a, b = (model(f"{head} {{ y = Mul ({order}) }}", {"g": number}) for order in ("x, g", "g, x"))
+    certificate = certify(a, b).to_dict()
+    assert "confirmed" in checker.check(certificate, a, b)
+    ignored = model(f"{head} {{ y = Mul (x, k) }}", {"g": number, "k": number})
+    with pytest.raises(checker.NotConfirmedError, match="not shown to be the same"):
+        checker.check(certificate, a, ignored)
+    with pytest.raises(checker.NotConfirmedError, match="another default"):
+        checker.check(certificate, a, model(f"{head} {{ y = Mul (g, x) }}", {"g": number + 1}))

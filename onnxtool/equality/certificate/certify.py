@@ -31,6 +31,7 @@ from onnxtool.equality.certificate.sizes import (
     usual_sizes,
 )
 from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, exact
+from onnxtool.equality.input_defaults import shared_defaults, without_defaults
 from onnxtool.model.cut_model import captured_names
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
@@ -140,7 +141,7 @@ class _Pair:
 
         Raises:
             _DifferentError: they differ there.
-            NotCoveredError: one cannot be evaluated.
+            NotCoveredError: A cannot be evaluated, or (`_OneSidedError`) B cannot where A can.
         """
         began = time.thread_time()
         point = Field(secrets.randbits(48))
@@ -150,7 +151,11 @@ class _Pair:
         expected = Interpreter(self.a, point, see=partial(self.see, "a"), memory=memory, weights=first).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point)
         candidate = Interpreter(self.b, point, own, see=partial(self.see, "b"), memory=memory, weights=second)
-        found = candidate.run(self._own_feeds(feeds))
+        try:
+            found = candidate.run(self._own_feeds(feeds))
+        except NotCoveredError as error:
+            where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise _OneSidedError(f"B cannot be evaluated at {where}, where A can: {error}") from error
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             both = self._values(point, feeds, memory)
             pairs = tuple(differing_values(*both)[:_MOST_PAIRS])
@@ -268,6 +273,10 @@ def certify(
     if len(a.graph.node) + len(b.graph.node) > _MOST_NODES:
         return done(reason=f"more than {_MOST_NODES:,} nodes")
     try:
+        defaults = shared_defaults(a, b)
+        if defaults:
+            a, b = without_defaults(a, defaults), without_defaults(b, defaults)
+            examples = [{**defaults, **example} for example in examples]
         with np.errstate(all="ignore"):  # in sizes that a run of shapes alone makes up
             constants = Constants(a, made, fixed_numbers(a))
             expressions = find_expressions(constants, b)
@@ -285,9 +294,7 @@ def certify(
                 rounding = pair.rounding(smallest, time.thread_time() + seconds)
     except _DifferentError as error:
         return done(**error.found)
-    except _EXHAUSTED as error:
-        failed, rounding = _cause(error), []
-    except (NotCoveredError, *_FAULTS) as error:
+    except (NotCoveredError, *_EXHAUSTED, *_FAULTS) as error:
         return done(reason=f"not decided: {_cause(error)}")
     if len(pair.points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
@@ -319,6 +326,10 @@ def _cause(error: Exception) -> str:
     return name if isinstance(error, _EXHAUSTED) else f"an error inside onnxtool's certificate, {name}: {error}"
 
 
+class _OneSidedError(NotCoveredError):
+    """B cannot be evaluated at sizes at which A can, as where it does not run there."""
+
+
 class _DifferentError(Exception):
     """The models are not the same function; what a report says of that."""
 
@@ -342,6 +353,8 @@ def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
             break
         try:
             pair.hold(sizes)
+        except _OneSidedError:
+            raise
         except NotCoveredError as error:
             failed = failed or str(error)
         else:

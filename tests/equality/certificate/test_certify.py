@@ -611,3 +611,57 @@ def test_the_distance_of_a_constant_is_that_of_its_worst_number() -> None:
 def test_the_same_bytes_of_another_type_are_another_constant() -> None:
     for one, other in ((np.int64([1]), np.int32([1, 0])), (np.float64([2.0]), np.float64([2.0]).view(np.float32))):
         assert one.tobytes() == other.tobytes() and content_of(one) != content_of(other)
+
+
+def test_what_b_does_not_take_where_a_does_is_not_certified() -> None:
+    """Alike at one row; at more, B's shapes do not fit each other."""
+    x = "bool[n, m] x, bool[n, 1, m, m] z"
+    a = model("u = Unsqueeze(x, inner) y = And(z, u)", {"inner": np.array([1, 2])}, x, "bool y")
+    b = model("y = And(z, x)", {}, x, "bool y")
+    for most in (2, 6):
+        found = certify(a, b, most=most)
+        assert not found.ok and "B cannot be evaluated at n = 2, m = " in found.reason
+
+
+def test_memory_that_ends_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = model("h = Relu(x) y = Add(h, b)", W), model("h = Relu(x) y = Add(b, h)", W)
+    assert certify(a, b).ok
+    whole = _Pair.hold
+
+    def hold(pair: _Pair, sizes: Sizes) -> None:
+        if len(pair.points) > 2:
+            raise MemoryError
+        whole(pair, sizes)
+
+    monkeypatch.setattr(_Pair, "hold", hold)
+    found = certify(a, b)
+    assert found.verdict == "not tested" and found.reason == "not decided: MemoryError"
+
+
+DEFAULT = np.float32([1, 2, 3, 4])
+
+
+def with_default(nodes: str, value: np.ndarray = DEFAULT, inputs: str = "float[n, 4] x, float[4] g") -> onnx.ModelProto:
+    """`g` has a default, `k` is the same number and a constant."""
+    return model(nodes, {"g": value, "k": DEFAULT}, inputs)
+
+
+@pytest.mark.parametrize(
+    ("b", "certified"),
+    [
+        (with_default("y = Mul(g, x)"), True),
+        (with_default("y = Mul(x, k)"), False),  # what is given for g has no effect
+        (with_default("y = Mul(x, g)", DEFAULT + 1), False),
+        (with_default("y = Mul(x, g)", inputs="float[n, 4] x"), True),  # a caller is told that there is no g
+    ],
+)
+def test_an_input_that_has_a_default_in_both_counts_as_given(b: onnx.ModelProto, certified: bool) -> None:
+    assert certify(with_default("y = Mul(x, g)"), b).ok is certified
+
+
+def test_before_ir_version_4_an_initializer_among_the_inputs_is_a_constant() -> None:
+    a, b = with_default("y = Mul(x, g)"), with_default("y = Mul(x, k)")
+    a.ir_version = b.ir_version = 3
+    for one in (a, b):
+        one.graph.input.append(helper.make_tensor_value_info("k", TensorProto.FLOAT, [4]))
+    assert certify(a, b).ok

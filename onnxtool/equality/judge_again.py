@@ -1,4 +1,4 @@
-"""Judges two files once more without ONNX Runtime's own optimizations, which may make the same of unlike graphs.
+"""Judges two files once more: run without ONNX Runtime's own optimizations, or with other defaults of inputs.
 
 The runtime rewrites a graph before it runs it: zeros padded before a MaxPool become padding of -infinity, a
 DequantizeLinear before a MatMul becomes a kernel that computes with 8-bit activations. Two files that are equal only
@@ -23,17 +23,20 @@ from onnxtool.runtime.runner import Runner
 
 _Tried = TypeVar("_Tried", bound=Answered)
 _SECONDS = 5.0  # on the clock, for the reference's runs; the candidate takes about as long again
-_WARNING = "they differ where ONNX Runtime runs the files as they are, without its own optimizations"
+UNOPTIMIZED = "they differ where ONNX Runtime runs the files as they are, without its own optimizations"
 
 
-def judge_unoptimized(report: CompareReport, proof: Proof, reference: Reference, candidate: Runner) -> CompareReport:
+def judge_again(
+    report: CompareReport, proof: Proof, reference: Reference, candidate: Runner, warning: str
+) -> CompareReport:
     """Judge on the inputs that were tried before, as many as the time allows.
 
     Args:
         report: in which nothing differs.
         proof: that gave it.
-        reference: of the same model, run without optimizations.
+        reference: of the same model, run in another way.
         candidate: likewise.
+        warning: for a report in which they differ.
 
     Returns:
         A report with the difference, or the one given.
@@ -60,7 +63,7 @@ def judge_unoptimized(report: CompareReport, proof: Proof, reference: Reference,
         return report
     if not found.differs:
         return report
-    return replace(found, warnings=(*report.warnings, _WARNING), require=report.require, strict=report.strict)
+    return replace(found, warnings=(*report.warnings, warning), require=report.require, strict=report.strict)
 
 
 def _answered(inputs: Sequence[_Tried], reference: Reference, ends: float) -> Iterator[tuple[_Tried, Outputs]]:
