@@ -240,9 +240,18 @@ class Field:
         return found
 
     def einsum(self, equation: str, *parts: Array) -> Array:
-        """As numpy's, of one or two arrays, by exact products of halves of 16 bits in float64."""
+        """As numpy's, two arrays after the other, by exact products of halves of 16 bits in float64."""
         if len(parts) == 1:
             return self.fold(np.einsum(equation, parts[0]))
+        if len(parts) > 2:
+            labels, arrow, result = equation.replace(" ", "").partition("->")
+            one, other, *rest = labels.split(",")
+            if "." in labels:
+                raise ValueError("an Einsum of several tensors with an ellipsis is not covered")
+            result = result if arrow else "".join(n for n in sorted({*labels} - {","}) if labels.count(n) == 1)
+            kept = "".join(sorted({*one, *other} & {*result, *"".join(rest)}))
+            product = self.einsum(f"{one},{other}->{kept}", *parts[:2])
+            return self.einsum(f"{','.join((kept, *rest))}->{result}", product, *parts[2:])
         found: Array = np.array(0)
         for shifts in ((16, 16), (16, 0), (0, 16), (0, 0)):
             x, y = ((p >> 16 if s else p & 0xFFFF).astype(np.float64) for p, s in zip(parts, shifts, strict=True))

@@ -432,8 +432,6 @@ def _gemm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 @operator("Einsum")
 def _einsum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     equation, f = a["equation"].decode(), m.field
-    if len(i) > 2:
-        raise NotCoveredError(f"Einsum of {len(i)} tensors")
     return m.symbol(f.einsum(equation, *(m.elements(v) for v in i)), i[0].dtype)
 
 

@@ -64,6 +64,22 @@ def test_matmul_at_the_largest_elements() -> None:
     assert (F.matmul(a, b) == (a.astype(object) @ b.astype(object)) % F.p).all()
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bti,ij,bsj->bts", ((2, 3, 4), (4, 2), (2, 5, 2))),
+        ("ab,bc,cd,d", ((2, 3), (3, 2), (2, 3), (3,))),  # without an arrow: what stands once, in order
+        (" zi, i, iy ", ((2, 3), (3,), (3, 2))),
+        ("ii,ij,j->", ((3, 3), (3, 2), (2,))),
+    ],
+)
+def test_einsum_of_several_arrays_is_that_of_integers(equation: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    generator = np.random.default_rng(3)
+    parts = [generator.integers(0, F.p, shape) for shape in shapes]
+    expected = np.einsum(equation, *(x.astype(object) for x in parts)) % F.p
+    np.testing.assert_array_equal(F.einsum(equation, *parts), np.asarray(expected, np.int64))
+
+
 def test_conv_is_a_sum_of_products() -> None:
     x, w = _elements(2, 4, 7, 6), _elements(6, 2, 3, 2)
     got = F.conv(x, w, (2, 1), (1, 2), (1, 0, 2, 1), 2)
