@@ -32,7 +32,9 @@ from onnxtool.equality.certificate.sizes import (
 )
 from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, exact
 from onnxtool.equality.input_defaults import shared_defaults, without_defaults
+from onnxtool.errors import first_line
 from onnxtool.model.cut_model import captured_names
+from onnxtool.model.shapes import light_copy
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
 operators.register()
@@ -266,7 +268,7 @@ def certify(
     def done(**found: object) -> CertificateReport:
         return replace(report, seconds=time.perf_counter() - began, **found)  # type: ignore[arg-type]
 
-    if reason := _unlike(a, b):
+    if reason := _unlike(a, b) or (_wrong_types(b) if not _wrong_types(a) else ""):
         return done(reason=reason)
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
@@ -470,6 +472,17 @@ def _unlike(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
     left, right = {i.name for i in free_inputs(a)}, {i.name for i in free_inputs(b)}
     if not right <= left and len(left) != len(right):
         return "they have other inputs"
+    return ""
+
+
+def _wrong_types(model: onnx.ModelProto) -> str:
+    """Why ONNX's type inference refuses a model; the interpreter takes more types than operators do."""
+    copy = light_copy(model)
+    copy.graph.ClearField("value_info")
+    try:
+        onnx.shape_inference.infer_shapes(copy, check_type=True)
+    except Exception as error:
+        return f"B is not valid: {first_line(error)}"
     return ""
 
 

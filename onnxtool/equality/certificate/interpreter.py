@@ -628,7 +628,9 @@ class Interpreter:
             types = {n: type_of(v) for n, v in values.items()}
             imports = [helper.make_opsetid(d, v) for d, v in self._opsets.items()]
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
-        except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, ValueError, TypeError, RuntimeError):
+        except (onnx.defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+            return None
+        except (ValueError, TypeError, RuntimeError):
             return None
         tensors = [found[name].tensor_type for name in node.output if name in found]
         if any(not d.HasField("dim_value") for t in tensors if t.HasField("shape") for d in t.shape.dim):

@@ -623,6 +623,13 @@ def test_what_b_does_not_take_where_a_does_is_not_certified() -> None:
         assert not found.ok and "B cannot be evaluated at n = 2, m = " in found.reason
 
 
+def test_types_that_an_operator_does_not_take_are_not_certified() -> None:
+    a = model("i = Cast<to = 7>(c) y = GatherElements(x, i)", {}, "float[n, 4] x, bool[n, 4] c")
+    b = model("y = GatherElements(x, c)", {}, "float[n, 4] x, bool[n, 4] c")
+    assert certify(a, a).ok
+    assert certify(a, b).reason.startswith("B is not valid: ") and "tensor(bool)" in certify(a, b).reason
+
+
 def test_memory_that_ends_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = model("h = Relu(x) y = Add(h, b)", W), model("h = Relu(x) y = Add(b, h)", W)
     assert certify(a, b).ok
