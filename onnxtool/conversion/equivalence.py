@@ -41,7 +41,10 @@ from onnxtool.runtime.worker.isolation import guarded
 # strides or patch grids need. Every dim gets sizes of its own (`step` apart), so that none can pass for another;
 # step 0 serves models in which two names must agree.
 _BATCHES = (2, 1, 5)
-_LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
+_LENGTHS = (
+    *(((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0)),
+    *(((4096, 1713, 6001), 320), ((4096, 1713, 6001), 0)),
+)
 _SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
 _CHEAP_ROWS = 100_000  # of a sample whose rows cost next to nothing
 # Of a quantized model, kinds whose values may lie beyond its ranges.

@@ -253,6 +253,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "atan2": _atan2,
     "convert_element_type": _convert,
     "lt_to": _less_in_total_order,
+    "le_to": lambda step, x, y: ~_less_in_total_order(step, y, x),
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,

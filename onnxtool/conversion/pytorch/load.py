@@ -21,9 +21,10 @@ from onnxtool.conversion.pytorch.exported_program import load_exported_program, 
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
 from onnxtool.conversion.pytorch.sentence_transformers import load_embedding_model
 from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
-from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
+from onnxtool.conversion.pytorch.transformers import box_places, is_pretrained, load_pretrained, made_ready
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError, first_line, needs_extra
+from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, dtype_name
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
@@ -38,7 +39,8 @@ class Loaded:
         form: what was recognised, for people.
         notes: things to say aloud.
         program: the exported program, if it was one.
-        shapes: input shapes to take where the user gives none.
+        shapes: input shapes to take where the user gives none for the main input.
+        domains: which integers the others of these inputs may hold.
     """
 
     module: torch.nn.Module
@@ -46,6 +48,7 @@ class Loaded:
     notes: list[str] = field(default_factory=list)
     program: torch.export.ExportedProgram | None = None
     shapes: dict[str, tuple[Dim, ...]] = field(default_factory=dict)
+    domains: dict[str, Domain] = field(default_factory=dict)
 
 
 def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
@@ -80,8 +83,9 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
             loaded = _with_weights(source, _load_safetensors(source), "safetensors state_dict", options)
         else:
             loaded = _load_saved(source, options)
-    if form != "hugging face" and loaded.program is None and is_pretrained(loaded.module):
-        loaded.shapes = made_ready(loaded.module, loaded.notes)
+    if loaded.program is None and is_pretrained(loaded.module):
+        loaded.shapes = loaded.shapes or made_ready(loaded.module, loaded.notes)
+        loaded.domains = box_places(loaded.module)
     _to_eval(loaded)
     _widen(loaded, options)
     return loaded

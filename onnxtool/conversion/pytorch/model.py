@@ -42,10 +42,11 @@ from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.worker.isolation import guarded, memory_bounded
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
-# dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
+# dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples, and
+# the last ones recordings, of which some hundred samples make one step.
 _FIRST_BATCH = 2
 _COUNT = Domain(1, 5)  # for integers, where a model refuses zeros: lengths of sequences and the like
-_LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0))
+_LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0), (4096, 320), (4096, 0))
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
@@ -135,10 +136,13 @@ class TorchModel(LayeredModel):
         if loaded.program is not None:
             plan = plan_program(loaded.program, options)
         else:
-            if loaded.shapes and not options.input_shapes and options.sample is None:
-                options = replace(options, input_shapes=loaded.shapes)
+            named_main = {"", "inputs_embeds", getattr(loaded.module, "main_input_name", "")} & {*options.input_shapes}
+            if loaded.shapes and not named_main and options.sample is None:
+                options = replace(options, input_shapes={**loaded.shapes, **options.input_shapes})
+            whole = dict.fromkeys(loaded.domains.keys() & options.input_shapes, np.dtype(np.int64))
+            options = replace(options, input_dtypes={**whole, **options.input_dtypes})
             plan = plan_inputs(loaded.module, options, loaded.notes)
-        model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program)
+        model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program, loaded.domains or None)
         try:
             model.state = ModuleState(model.module)
             loaded_first = AsLoaded(model.module)

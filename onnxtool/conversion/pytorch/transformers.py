@@ -16,6 +16,7 @@ import torch
 
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, one_line
+from onnxtool.model.domains import Domain
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.model.spec import Dim
 from onnxtool.options.convert import ConvertOptions
@@ -30,6 +31,7 @@ TASKS = {
     "image-classification": "AutoModelForImageClassification",
     "image-segmentation": "AutoModelForSemanticSegmentation",
     "object-detection": "AutoModelForObjectDetection",
+    "multiple-choice": "AutoModelForMultipleChoice",
     "question-answering": "AutoModelForQuestionAnswering",
     "text-classification": "AutoModelForSequenceClassification",
     "text-generation": "AutoModelForCausalLM",
@@ -117,10 +119,10 @@ def made_ready(module: Any, notes: list[str], tokens: Collection[str] = ()) -> d
             "recordings of one length at a time"
         )
     if set(shapes) <= {"pixel_values", "pixel_mask"} and _takes_wider(module, shapes):
-        channels, height, width = shapes["pixel_values"][1:]
+        *before, height, width = shapes["pixel_values"]
         notes.append(
             f"exported for images of {height} x {width}, the size of its configuration; it takes others too, each "
-            f"named as numbers: --input-shape pixel_values:batch,{channels},HEIGHT,WIDTH"
+            f"named as numbers: --input-shape pixel_values:{','.join(map(str, before))},HEIGHT,WIDTH"
         )
     return shapes
 
@@ -210,9 +212,10 @@ def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> dict[
     takes = inspect.signature(module.forward).parameters
     config: Any = module.config
     image = _image_shape(config)
+    text = ("batch", "choices", "sequence") if type(module).__name__.endswith("ForMultipleChoice") else _TEXT
     known: dict[str, tuple[Dim, ...]] = {
-        "input_ids": _TEXT,
-        "attention_mask": _TEXT,
+        "input_ids": text,
+        "attention_mask": text,
         "pixel_values": image,
         "input_features": (
             "batch",
@@ -221,18 +224,23 @@ def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> dict[
         ),
         "input_values": _sound_shape(config),
         "decoder_input_ids": ("batch", "decoder_sequence"),
+        **_series_shapes(config),
     }
     main = getattr(module, "main_input_name", "input_ids")
     chosen = {main: known[main]} if main in known and main in takes else {}
+    if main == "past_values":
+        chosen |= {n: known[n] for n, p in takes.items() if n in known and p.default is p.empty}
     if main == "input_ids" and "attention_mask" in takes:
-        chosen["attention_mask"] = _TEXT
+        chosen["attention_mask"] = text
+    if main == "input_ids" and box_places(module):
+        chosen["bbox"] = (*text, 4)
     # Their feature extractors give a mask to models of this kind only; the others were trained on zeros.
     if main == "input_values" and "attention_mask" in takes and getattr(config, "feat_extract_norm", "") == "layer":
         chosen["attention_mask"] = known["input_values"]
     if main == "pixel_values" and "pixel_mask" in takes:
         chosen["pixel_mask"] = (image[0], *image[2:])
     if main == "input_ids" and "token_type_ids" in tokens and _has_segments(module):
-        chosen["token_type_ids"] = _TEXT
+        chosen["token_type_ids"] = text
     if main == "input_ids" and "pixel_values" in takes:
         chosen["pixel_values"] = image
         if _counts_apart(module, image):
@@ -240,6 +248,25 @@ def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> dict[
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes:
         chosen["decoder_input_ids"] = known["decoder_input_ids"]
     return {name: chosen[name] for name in takes if name in chosen}
+
+
+def _series_shapes(config: Any) -> dict[str, tuple[Dim, ...]]:
+    """The past of a time series, as far back as the model looks."""
+    length = (getattr(config, "context_length", None) or 0) + max(getattr(config, "lags_sequence", None) or [0])
+    series = getattr(config, "num_input_channels", None)
+    several = (series,) if series else (config.input_size,) if getattr(config, "input_size", 1) > 1 else ()
+    times = ("batch", length, getattr(config, "num_time_features", 0))
+    values = dict.fromkeys(("past_values", "past_observed_mask"), ("batch", length, *several))
+    return {**values, "past_time_features": times} if length else {}
+
+
+def box_places(module: Any) -> dict[str, Domain]:
+    """Which left, upper, right and lower edges the box of a token may have, where a model of layouts takes it."""
+    size = getattr(module.config, "max_2d_position_embeddings", 0)
+    if not size or "bbox" not in inspect.signature(module.forward).parameters:
+        return {}
+    low, high = tuple(range(size // 2)), tuple(range(size // 2, size))
+    return {"bbox": Domain(0, size, (low, low, high, high))}
 
 
 def _counts_apart(module: torch.nn.Module, image: tuple[Dim, ...]) -> bool:
@@ -261,6 +288,7 @@ def _sound_shape(config: Any) -> tuple[Dim, ...]:
 def _image_shape(config: Any) -> tuple[Dim, ...]:
     parts = [config, *(getattr(config, n, None) for n in ("vision_config", "encoder"))]
     vision = next((p for p in parts if getattr(p, "image_size", None)), config)
-    size = getattr(vision, "image_size", None) or 224
+    size = getattr(vision, "image_size", None) or getattr(config, "input_size", None) or 224
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    return ("batch", getattr(vision, "num_channels", 3), int(height), int(width))
+    frames = (config.num_frames,) if getattr(config, "num_frames", None) else ()  # of a video
+    return ("batch", *frames, getattr(vision, "num_channels", 3), int(height), int(width))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Compute = Callable[[Any], Any]
 _OF_CLASSES = ("probabilities", "scores")
 _MADE_UP = re.compile(r"(Column_|f|x)?\d+")
+# Of the rows: if more are ties, the verdict has their number.
+_FEW_TIES = 0.01
 # Closer scores than this are a tie in float32.
 _TIE = 1e-5
 _MANY_ROWS = 4096  # that are worth several threads
@@ -184,6 +186,10 @@ class SklearnModel(SourceModel):
         tied = tied_rows(self.estimator, lambda: found.update(self.run(feeds)), count)
         tied |= self._tied_classes(lambda: found or self.run(feeds), count)
         clear = np.flatnonzero(~tied)
+        left_out = count - len(clear)
+        if not self._clear_rows and left_out > _FEW_TIES * count:  # of the rows that it is first held to: the user's
+            told = f"not compared where classes or neighbours tie ({left_out} of {count} rows), which may differ"
+            self.untested = "; ".join(filter(None, [self.untested, told]))
         if len(clear):
             self._clear_rows = {name: np.asarray(array)[clear] for name, array in feeds.items()}
         if len(clear) == count:

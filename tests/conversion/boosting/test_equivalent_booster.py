@@ -40,6 +40,8 @@ DROPOUT = {"booster": "dart", "rate_drop": 0.5, "n_estimators": 6, "max_depth": 
         ("XGBRegressor", CLASSES > 0, {"objective": "binary:logistic", "n_estimators": 3}),
         ("XGBRegressor", VALUES, DROPOUT),
         ("XGBClassifier", CLASSES, DROPOUT),
+        ("XGBClassifier", CLASSES > 0, {"num_parallel_tree": 2, "subsample": 0.5, "n_estimators": 4}),
+        ("XGBClassifier", CLASSES, DROPOUT | {"num_parallel_tree": 3, "subsample": 0.5}),
         ("XGBRFClassifier", CLASSES, {"n_estimators": 6, "max_depth": 3}),
         ("XGBRegressor", np.c_[VALUES, -VALUES, VALUES + 9], {"n_estimators": 3}),
     ],
@@ -52,6 +54,17 @@ def test_predicts_the_same(kind: str, target: np.ndarray, options: dict[str, Any
     found = outputs(tmp_path / "out.onnx", ROWS)[-1]
     expected = booster.predict_proba(ROWS) if "Classifier" in kind else booster.predict(ROWS)
     np.testing.assert_allclose(found, expected.reshape(len(ROWS), -1), rtol=1e-4, atol=1e-5)
+
+
+def test_rounds_of_several_trees_that_count(tmp_path: Path) -> None:
+    settings = {"num_parallel_tree": 2, "subsample": 0.5, "n_estimators": 40, "early_stopping_rounds": 2}
+    for kind, target in (("XGBClassifier", CLASSES > 0), ("XGBClassifier", CLASSES), ("XGBRegressor", VALUES)):
+        model = getattr(xgboost, kind)(**settings)
+        model.fit(ROWS[:200], target[:200], eval_set=[(-ROWS[200:], target[200:])], verbose=False)
+        assert model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
+        assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+        expected = model.predict_proba(ROWS) if "Classifier" in kind else model.predict(ROWS)[:, None]
+        np.testing.assert_allclose(outputs(tmp_path / "out.onnx", ROWS)[-1], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_of_raw_sums(tmp_path: Path) -> None:

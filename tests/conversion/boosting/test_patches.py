@@ -67,6 +67,9 @@ CASES: dict[Patch[..., object], Callable[[], Case]] = {
     equivalent_booster.DROPOUT: lambda: (
         xgboost.XGBRegressor(booster="dart", rate_drop=0.5, n_estimators=6).fit(X, Y), X, predicted,
     ),
+    equivalent_booster.SINGLE: lambda: (
+        xgboost.XGBClassifier(num_parallel_tree=2, subsample=0.5, n_estimators=3).fit(X, CLASSES > 0), X, chances,
+    ),
     equivalent_booster.NAMES: of_a_table,
     equivalent_booster.CHANCES: lambda: (
         xgboost.XGBClassifier(objective="multi:softmax", n_estimators=3).fit(X, CLASSES), X, chances,

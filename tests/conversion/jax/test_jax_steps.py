@@ -45,6 +45,7 @@ def numbers(x: Any) -> Any:
         "int8": x.astype(jnp.int8),
         "int32": x.astype(jnp.int32),
         "place": jnp.searchsorted(jnp.array([-1.5, 0.0, 2.5, 2.5]), x, side="right"),
+        "first_place": jnp.searchsorted(jnp.array([-1.5, 0.0, 2.5, 2.5]), x),
         "part": lax.dynamic_slice(x, (0, jnp.sum(x > 0)), (x.shape[0], 2)),
         "between": lax.pad(x, jnp.float32(9), ((0, 0, 0), (-1, 2, 1))),
     }

@@ -697,3 +697,15 @@ def test_inputs_that_nothing_reads_stay_inputs(tmp_path: Path) -> None:
         assert [(i.name, i.shape) for i in session.get_inputs()] == [("a", ["n"]), ("x", ["n", 3]), ("b", ["n", 2])]
         feeds = {"a": np.zeros(2, np.float32), "x": np.ones((2, 3), np.float32), "b": np.zeros((2, 2), np.float32)}
         assert (session.run(None, feeds)[0] == 3).all()
+
+
+def test_a_recording_of_which_hundreds_of_samples_make_a_step(tmp_path: Path) -> None:
+    """The front of wav2vec 2.0 refuses fewer than 400 samples, and so all the usual lengths."""
+    layers = [torch.nn.Conv1d(1, 2, 10, 5), *(torch.nn.Conv1d(2, 2, k, 2) for k in (3, 3, 3, 3, 2, 2))]
+    module = torch.nn.Sequential(*layers)
+    assert convert(module, tmp_path / "x.onnx", input_shapes={"": ("batch", 1, "samples")}).ok
+    session = ort.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
+    for length in (400, 1999):
+        sound = floats(3, 1, length)
+        (found,) = session.run(None, {session.get_inputs()[0].name: sound})
+        np.testing.assert_allclose(found, module(torch.tensor(sound)).detach(), rtol=1e-4, atol=1e-6)

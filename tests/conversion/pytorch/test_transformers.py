@@ -94,7 +94,10 @@ def test_what_the_tokenizer_gives_is_an_input(tmp_path: Path) -> None:
     module = BertForSequenceClassification(BertConfig(**SMALL, initializer_range=0.5)).eval()
     module.save_pretrained(tmp_path / "m")
     plain = convert(tmp_path / "m", tmp_path / "plain.onnx")
-    assert any("token_type_ids are taken as zeros" in n for n in plain.notes)
+    (advice,) = [n for n in plain.notes if "token_type_ids are taken as zeros" in n]
+    assert advice.endswith("add --input-shape token_type_ids:batch,sequence")
+    named = convert(tmp_path / "m", tmp_path / "named.onnx", input_shapes={"token_type_ids": ("batch", "sequence")})
+    assert [i.name for i in named.inputs] == ["input_ids", "attention_mask", "token_type_ids"]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "cat"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
@@ -109,6 +112,66 @@ def test_what_the_tokenizer_gives_is_an_input(tmp_path: Path) -> None:
         np.testing.assert_allclose(got, module(**pairs).logits, rtol=1e-3, atol=1e-5)
     one_text = module(pairs["input_ids"], pairs["attention_mask"]).logits.detach().numpy()
     assert np.abs(got - one_text).max() > 0.01
+
+
+@needs_transformers
+def test_boxes_of_a_layout_are_an_input(tmp_path: Path) -> None:
+    """Right is not left of left: of any four numbers the model would look up a width below zero."""
+    from transformers import LayoutLMConfig, LayoutLMForTokenClassification
+
+    torch.manual_seed(1)
+    config = LayoutLMConfig(**SMALL, max_2d_position_embeddings=20, initializer_range=0.5)
+    module = LayoutLMForTokenClassification(config).eval()
+    report = convert(module, tmp_path / "x.onnx")
+    assert {i.name: i.shape for i in report.inputs}["bbox"] == ("batch", "sequence", 4)
+    boxes = torch.tensor([[[0, 3, 19, 19], [5, 5, 5, 6], [1, 2, 3, 4]]])
+    tokens, mask = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.int64)
+    session = ort.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
+    feeds = {"input_ids": tokens, "bbox": boxes, "attention_mask": mask}
+    (got,) = session.run(["logits"], {n: a.numpy() for n, a in feeds.items()})
+    with torch.no_grad():
+        np.testing.assert_allclose(got, module(**feeds).logits, rtol=1e-3, atol=1e-5)
+        assert np.abs(got - module(tokens, attention_mask=mask).logits.numpy()).max() > 0.01
+
+
+@needs_transformers
+def test_frames_of_a_video_are_a_dim() -> None:
+    from transformers import VideoMAEConfig, VideoMAEModel
+
+    layers = {k: v for k, v in SMALL.items() if k != "vocab_size"}
+    module = VideoMAEModel(VideoMAEConfig(image_size=16, patch_size=8, num_frames=4, **layers)).eval()
+    shapes = usual_shapes(module)
+    assert shapes == {"pixel_values": ("batch", 4, 3, 16, 16)}
+    assert made_ready(module, []) == shapes
+
+
+@needs_transformers
+def test_the_past_of_a_time_series_is_as_long_as_the_model_looks_back() -> None:
+    import transformers
+
+    sizes = {"context_length": 16, "prediction_length": 2, "d_model": 8}
+    patches = transformers.PatchTSTModel(
+        transformers.PatchTSTConfig(num_input_channels=1, num_attention_heads=2, num_hidden_layers=1, **sizes)
+    )
+    assert usual_shapes(patches) == {"past_values": ("batch", 16, 1)}
+    layers = dict.fromkeys(("encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"), 1)
+    lagged = {"lags_sequence": [1, 3], "num_time_features": 2, **layers, **sizes}
+    module = transformers.TimeSeriesTransformerModel(transformers.TimeSeriesTransformerConfig(**lagged))
+    shapes = usual_shapes(module)
+    assert shapes == {
+        "past_values": ("batch", 19),
+        "past_time_features": ("batch", 19, 2),
+        "past_observed_mask": ("batch", 19),
+    }
+    module.eval()(**{name: torch.ones(2, *shape[1:]) for name, shape in shapes.items()})
+
+
+@needs_transformers
+def test_choices_are_a_dim_of_their_own(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForMultipleChoice
+
+    report = convert(BertForMultipleChoice(BertConfig(**SMALL)), tmp_path / "x.onnx")
+    assert report.ok and report.inputs[0].shape == ("batch", "choices", "sequence")
 
 
 @needs_transformers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ pytest.importorskip("pandas")
 import pandas
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     BaggingClassifier,
     HistGradientBoostingRegressor,
@@ -27,7 +29,9 @@ from sklearn.ensemble import (
 )
 from sklearn.impute import KNNImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -114,6 +118,25 @@ def test_chances_far_from_all_classes_are_shares_of_what_is_left(tmp_path: Path)
     hold_equal(model, NUMBERS * 100, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        BaggingClassifier(LogisticRegression(), 3, max_features=2, random_state=0),
+        OneVsRestClassifier(LogisticRegression()),
+        FixedThresholdClassifier(LogisticRegression(), threshold=0.4, response_method="predict_proba"),
+        NearestCentroid(),
+        QuadraticDiscriminantAnalysis(),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_decision_functions_are_calibrated(member: Any, tmp_path: Path) -> None:
+    """Of these skl2onnx has chances alone; far from all classes some of their sigmoids are exactly nothing."""
+    for target in (TWO, THREE):
+        if target is TWO or not isinstance(member, FixedThresholdClassifier):
+            model = CalibratedClassifierCV(member, cv=2).fit(NUMBERS, target)
+            hold_equal(model, pandas.concat([NUMBERS, NUMBERS * 10, NUMBERS * 1000]), tmp_path)
+
+
 @pytest.mark.parametrize("member", [SVC(), LinearSVC(random_state=0), LogisticRegression()])
 def test_pairs_and_rest_with_texts(member: Any, tmp_path: Path) -> None:
     for around in (OneVsOneClassifier, OneVsRestClassifier):
@@ -127,6 +150,11 @@ def test_rows_whose_imputed_neighbours_tie_are_said(tmp_path: Path) -> None:
     report = onnxtool.convert(model, tmp_path / "out.onnx", effort="quick", sample=table)
     assert report.ok
     assert any("tie" in note for note in report.notes)
+    (count,) = re.findall(r"not compared where classes or neighbours tie \((\d+) of 90 rows\)", report.untested)
+    assert 0 < int(count) <= 23
+    rare = table.assign(b=np.where(np.arange(90) > 0, RANDOM.normal(size=90), table["b"]))  # one of the rows at most
+    model.fit(rare, VALUE)
+    assert "of 90 rows" not in onnxtool.convert(model, tmp_path / "b.onnx", effort="quick", sample=rare[1:]).untested
 
 
 def test_even_votes_of_bagged_trees_are_decided_by_the_last_digit_of_doubles(tmp_path: Path) -> None:
@@ -139,10 +167,11 @@ def test_even_votes_of_bagged_trees_are_decided_by_the_last_digit_of_doubles(tmp
     assert set(found.tolist()) == {1}
 
 
+@pytest.mark.parametrize("forest", [{}, {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}])
 @pytest.mark.parametrize("target", [TWO, THREE], ids=["two", "three"])
-def test_lightgbms_own_scores_are_calibrated(target: np.ndarray, tmp_path: Path) -> None:
+def test_lightgbms_own_scores_are_calibrated(target: np.ndarray, forest: dict[str, Any], tmp_path: Path) -> None:
     lightgbm = pytest.importorskip("lightgbm")
-    member = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, min_child_samples=3, sigmoid=2.0)
+    member = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, min_child_samples=3, sigmoid=2.0, **forest)
     model = CalibratedClassifierCV(member, cv=2).fit(NUMBERS.to_numpy(), target)
     (_, found) = run_converted(model, tmp_path, NUMBERS.to_numpy())
     np.testing.assert_allclose(found, model.predict_proba(NUMBERS.to_numpy()), atol=1e-6)

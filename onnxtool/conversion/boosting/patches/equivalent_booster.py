@@ -80,6 +80,20 @@ def _with_chances(estimator: Estimator) -> Any:
     return copy_with(estimator, _Booster=renamed, objective=objective)
 
 
+def _with_single_trees(estimator: Estimator) -> Any:
+    """XGBoost's forests that are boosted, as single trees: of the rounds that count, where training was to stop."""
+    if not _is_of(estimator, "xgboost") or booster_of(estimator) is estimator:
+        return estimator
+    booster, best = booster_of(estimator), getattr(estimator, "best_iteration", None)
+    trees = learner_of(booster)["gradient_booster"].get("gbtree_model_param", {})
+    if int(trees.get("num_parallel_tree", "1")) < 2:
+        return estimator
+    counted = booster if best is None else booster[: best + 1]
+    counted.set_attr(best_iteration=None)
+    groups = max(1, int(learner_of(booster)["learner_model_param"]["num_class"]))
+    return copy_with(estimator, _Booster=counted, n_estimators=len(counted.get_dump()) // groups)
+
+
 def gives_chances(estimator: Estimator) -> bool:
     """Whether a regressor of XGBoost predicts probabilities."""
     booster = booster_of(estimator)
@@ -155,15 +169,20 @@ def _read_again(estimator: Estimator, text: str) -> Any:
 
 def _summed(text: str) -> str:
     """The text of a forest, with leaves that add up to the mean."""
-    lines = text.replace("\naverage_output\n", "\n", 1).splitlines()
-    per_pass = int(next(line for line in lines if line.startswith("num_tree_per_iteration=")).partition("=")[2])
-    passes = sum(line.startswith("Tree=") for line in lines) / per_pass
+    passes, lines = passes_of_forest(text), text.replace("\naverage_output\n", "\n", 1).splitlines()
     for place, line in enumerate(lines):
         name, _, values = line.partition("=")
         if name == "leaf_value":
             lines[place] = f"leaf_value={' '.join(repr(float(v) / passes) for v in values.split())}"
     # How many characters each tree has is told too, for reading them in parallel.
     return "\n".join(line for line in lines if not line.startswith("tree_sizes=")) + "\n"
+
+
+def passes_of_forest(text: str) -> float:
+    """How many trees a LightGBM model takes the mean of for each class; 1 of a sum."""
+    lines = text.splitlines() if "\naverage_output\n" in text else []
+    per_pass = [float(line.partition("=")[2]) for line in lines if line.startswith("num_tree_per_iteration=")]
+    return sum(line.startswith("Tree=") for line in lines) / per_pass[0] if per_pass else 1.0
 
 
 def objective_of(text: str) -> str:
@@ -174,6 +193,9 @@ def objective_of(text: str) -> str:
 
 DROPOUT = Patch("onnxmltools", "1.17", "onnxmltools 1.16 writes no trees of XGBoost's DART", _without_dropout)
 NAMES = Patch("onnxmltools", "1.17", "onnxmltools 1.16 knows XGBoost's features by numbers alone", _without_names)
+SINGLE = Patch(
+    "onnxmltools", "1.17", "onnxmltools 1.16 takes num_parallel_tree for a number of classes", _with_single_trees
+)
 CHANCES = Patch("onnxmltools", "1.17", "onnxmltools 1.16 refuses classifiers that give labels alone", _with_chances)
 OBJECTIVE = Patch(
     "onnxmltools", "1.17", "onnxmltools 1.16 does not know all of LightGBM's objectives", _with_known_objective
@@ -185,4 +207,4 @@ MEAN = Patch(
     _without_mean,
 )
 # Given an estimator or a Booster.
-PATCHES = (DROPOUT, NAMES, CHANCES, OBJECTIVE, MEAN)
+PATCHES = (DROPOUT, SINGLE, NAMES, CHANCES, OBJECTIVE, MEAN)

@@ -13,7 +13,7 @@ import numpy as np
 from onnxtool.conversion.boosting.dropped_options import loss_of, text_of
 from onnxtool.conversion.boosting.lightgbm_trees import is_written
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
-from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, gives_chances, objective_of
+from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, gives_chances, objective_of, passes_of_forest
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import Patch, correct, replaced
 
@@ -56,6 +56,7 @@ def fixing_steps() -> Iterator[None]:
         if asked and container.get_options(estimator, {"raw_scores": False})["raw_scores"]:
             for node in [n for n in proto.graph.node if n.op_type in _TREES]:
                 _set(node, "post_transform", "NONE")
+                _scale(node, passes_of_forest(text_of(estimator)))  # of which scores are the sum
                 _whole_categories(proto, node, estimator)
         else:
             fix_exported_trees(proto, estimator)
@@ -128,8 +129,8 @@ def _targets(_proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator
     counts = learner_of(booster)["learner_model_param"]
     if max(int(counts.get(name, "1")) for name in ("num_class", "num_target")) < 2:
         return  # not worth reading the trees
-    model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"].get("model", {})
-    owners = model.get("tree_info", [])
+    trees = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
+    owners = trees.get("gbtree", trees).get("model", {}).get("tree_info", [])  # DART's are a booster inside
     if len(set(owners)) < 2:
         return
     given = {a.name: a for a in node.attribute}

@@ -101,10 +101,21 @@ def sides_of_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def logistic_of(write: Any, scores: str) -> str:
-    """1 / (1 + exp(-scores)) in doubles, right down to 1e-300, too."""
-    small = write.add("Exp", write.add("Neg", write.add("Abs", scores)))
-    above = write.add("Where", write.add("Less", scores, 0.0), small, 1.0)
-    return str(write.add("Div", above, write.add("Add", small, 1.0)))
+    """1 / (1 + exp(-scores)) in doubles, as scipy's expit: right down to 1e-308, and 0 below."""
+    return str(write.add("Div", 1.0, write.add("Add", write.add("Exp", write.add("Neg", scores)), 1.0)))
+
+
+def give_posterior(write: NodeWriter, logs: str) -> None:
+    """Make logarithms of likelihoods [rows, classes] the chances, or the decision function where that is asked for: of
+    two classes how far the second is ahead.
+
+    Source: scikit-learn, `sklearn.discriminant_analysis.DiscriminantAnalysisPredictionMixin`.
+    """
+    if not write.asks_scores:
+        logs = write.add("Softmax", logs, axis=1)
+    elif len(write.step.classes_) == 2:
+        logs = write.add("Sub", logs, write.add("Gather", logs, np.array([1, 0]), axis=1))
+    write.give(logs, write.outputs[1])
 
 
 def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], targets: int = 1) -> str:

@@ -28,8 +28,8 @@ def _convert(write: NodeWriter) -> None:
     above = write.add("GreaterOrEqual", column, threshold)
     above = write.add("Reshape", write.cast(above, INT64), np.array([-1]))
     write.give_labels(write.add("Gather", np.array([1 - positive, positive]), above, axis=0), model.classes_)
-    if not chances and hasattr(inner, "predict_proba"):
-        scores = score_columns(write, inner, ("predict_proba",))
+    if chances == write.gives_scores:
+        scores = score_columns(write, inner, ("decision_function" if chances else "predict_proba",))
     write.give(scores, write.outputs[1])
 
 

@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 
 from onnxtool.conversion.sklearn.converters.distances import distances
 from onnxtool.conversion.sklearn.converters.kernels import kernel_of
+from onnxtool.conversion.sklearn.converters.members import give_posterior
 from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, labels_and_scores, transformer
 from onnxtool.errors import UnsupportedError
@@ -62,7 +63,7 @@ def _convert_centroid(write: NodeWriter) -> None:
     else:
         places = write.add("ArgMax", scores, axis=1, keepdims=0)
     write.give_labels(places, model.classes_)
-    write.give(write.add("Softmax", scores, axis=1), write.outputs[1])
+    give_posterior(write, scores)
 
 
 def _convert_constant(write: NodeWriter) -> None:

@@ -1,8 +1,8 @@
-"""Mixtures of Gaussians, in doubles.
+"""Mixtures of Gaussians, and quadratic discriminants, in doubles.
 
 Logarithms of likelihoods are large sums of which the differences count.
 
-Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`).
+Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`), `sklearn.discriminant_analysis`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.converters.members import give_posterior
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension
 
 
 def _convert_mixture(write: NodeWriter, _original: Callable[[], None]) -> None:
@@ -54,9 +55,23 @@ def _give(write: NodeWriter, logs: str, classes: np.ndarray) -> None:
     write.give(write.add("Exp", write.add("Sub", logs, total)), write.outputs[1])
 
 
+def _convert_quadratic(write: NodeWriter) -> None:
+    model, x, parts = write.step, write.joined(), []
+    for mean, rotation, scaling in zip(model.means_, model.rotations_, model.scalings_, strict=True):
+        turned = write.add(
+            "MatMul", write.add("Sub", x, np.asarray(mean, np.float64)[None]), np.float64(rotation * scaling**-0.5)
+        )
+        parts.append(write.add("ReduceSum", write.add("Mul", turned, turned), np.array([1]), keepdims=1))
+    constants = np.log(model.priors_) - 0.5 * np.array([np.log(scaling).sum() for scaling in model.scalings_])
+    logs = write.add("Sub", constants[None], write.add("Mul", write.columns(parts), 0.5))
+    write.give_labels(write.add("ArgMax", logs, axis=1, keepdims=0), model.classes_)
+    give_posterior(write, logs)
+
+
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 subtracts large numbers of mixtures",
+    "skl2onnx 1.20 subtracts large numbers of mixtures, and has no decision function of quadratic discriminants",
     extension("sklearn.mixture:GaussianMixture", _convert_mixture),
     extension("sklearn.mixture:BayesianGaussianMixture", _convert_mixture),
+    classifier("sklearn.discriminant_analysis:QuadraticDiscriminantAnalysis", _convert_quadratic),
 )

@@ -25,12 +25,12 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
         write.give_labels(write.add("Reshape", above, np.array([-1])), model.classes_)
     else:
         write.give_labels(write.add("ArgMax", scores, axis=1, keepdims=0), model.classes_)
-    if hasattr(model, "predict_proba"):
+    if not write.gives_scores:
         scores = _columns(write, "predict_proba")
     if len(model.estimators_) == 1:
-        other = write.add("Sub", 1.0, scores) if hasattr(model, "predict_proba") else write.add("Neg", scores)
+        other = write.add("Neg", scores) if write.gives_scores else write.add("Sub", 1.0, scores)
         scores = write.columns([other, scores])
-    elif hasattr(model, "predict_proba"):
+    elif not write.gives_scores:
         total = write.add("ReduceSum", scores, np.array([1]), keepdims=1)
         scores = write.add("Div", scores, write.add("Where", write.add("Equal", total, 0.0), 1.0, total))
     write.give(scores, write.outputs[1])
