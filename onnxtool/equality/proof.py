@@ -315,7 +315,9 @@ class Proof:
         """Inputs that take other branches of the graphs; where none does, of two graphs, the branch by force."""
         search = self.search or Search()
         runs = [p.feeds for p in self.usual]
-        tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind.is_like_usual)]
+        # What is reached where a difference is only said has not been judged.
+        judged = [t for t in findings.observed.trials if t.kind.is_like_usual and t.kind not in findings.limits]
+        tried = [*runs, *(t.feeds for t in judged)]
         budget = Budget(search.effort, search.usual).part(search.branches)
         judge = partial(self._on_trial, candidate)
         source = self.reference if self.stays else Answers(self.reference, gone=True)

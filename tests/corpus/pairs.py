@@ -71,7 +71,7 @@ def _array(spec: Mapping[str, Any]) -> np.ndarray:
     Args:
         spec: `values`: themselves. `stored`: a name in weights.npz. `normal`: the seed of normal ones of `shape`, of
             which `rows` may take a part, with the rows `at` replaced by those of `to`, and those of `then` after them;
-            `bump` names places where the last bit is changed.
+            `bump` names places where the last bit is changed, `negated` those where the sign is.
     """
     if "values" in spec:
         return np.array(spec["values"], np.float32)
@@ -83,4 +83,6 @@ def _array(spec: Mapping[str, Any]) -> np.ndarray:
         array[_stored()[spec["at"]]] = _stored()[spec["to"]]
     for place in spec.get("bump", ()):
         array[tuple(place)] = np.nextafter(array[tuple(place)], np.float32(np.inf))
+    for place in spec.get("negated", ()):
+        array[tuple(place)] *= -1
     return np.concatenate([array, _stored()[spec["then"]]]) if "then" in spec else array

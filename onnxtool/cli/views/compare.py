@@ -68,6 +68,9 @@ def _verdict(report: CompareReport) -> str:
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
     if report.verdict == "tested" and report.certificate is not None and report.certificate.unlike:
         outcome = "not shown to be the same function; no difference found"
+    if report.verdict == "not tested":
+        listed = ", ".join(f"{o.name!r} was {o.untested}" for o in report.not_tested)
+        outcome = f"not tested: {listed} in every run; no difference found"
     own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
     but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""
     but += f", {plural(left, 'output')} not compared" if left else ""

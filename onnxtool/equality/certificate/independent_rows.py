@@ -206,8 +206,6 @@ class _Rows:
         found = {}
         for info, shape in input_shapes(self._model, self._sizes):
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
-            if dtype.kind in "OUS":
-                raise NotCoveredError(f"input {info.name!r} of texts")
             found[info.name] = Value(self._point.draw(info.name + mark, shape), dtype, False)
         return found
 

@@ -18,7 +18,7 @@ from onnxtool.equality.certificate.values import Item, NotCoveredError, TooManyS
 from onnxtool.model.spec import is_placeholder
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
-_SMALL, _LARGEST = 34, 200_000
+_SMALL, _LARGEST = 34, 2**21
 _MOST = 8  # sizes of each kind at which a size decides something, that are compared
 _BEYOND, _FEW = 512, 4
 _MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
@@ -144,9 +144,9 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
     for key in keys:
         for step in (1, base[key] + 1, 16):
             yield {**small, key: small[key] + step}
-    for size in (16, 32, 48, 64, 224, 256):
-        yield {**dict.fromkeys(keys, size), first: 1}
-        yield {**dict.fromkeys(keys, size), first: 2}
+    for size in (16, 32, 48, 64, 224, 256, 512):
+        for batch in (1, 2) if len(keys) > 1 else (size, size + 1):
+            yield {**dict.fromkeys(keys, size), first: batch}
 
 
 def turning_sizes(
@@ -285,14 +285,16 @@ class _Looks:
         while size < _LARGEST and left and self._in_time(size):
             high = int(size)
             told = self._decided({**usual, name: high})
-            if told is None:
+            if told is None and before is not None:
                 return
-            if before is not None and told != before:
+            while before is not None and told != before and left:  # up to what is decided at the larger size
                 left -= 1
+                high = int(size)
                 while high - low > 1 and self._in_time(high):
                     middle = (low + high) // 2
                     low, high = (middle, high) if self._decided({**usual, name: middle}) == before else (low, middle)
                 yield name, {**usual, name: high}
+                low, before = high, self._decided({**usual, name: high})
             low, before, size = int(size), told, 1 + size * _GROWTH
         return
 
@@ -381,6 +383,7 @@ class SizeRun:
         self._decided: dict[str, list[bytes]] = {}
         self._compares = False
         self._known: dict[str, np.ndarray] = {}
+        self._given: dict[str, tuple[int, ...]] = {}  # shapes of what inputs, and no constants alone, are made into
         self._elements, self._last = dict[str, int](), dict[str, int]()
         self._first: tuple[Sizes, Mapping[str, int]] = {}, {}
         self._grows: set[str] | None = None  # tensors whose sizes differed between runs; None after one run
@@ -406,6 +409,7 @@ class SizeRun:
         before, changed = self._elements, self._last != sizes
         self._elements, self._last = {}, dict(sizes)
         feeds = dict(zip(self._names, _sized(self._like, sizes).values(), strict=True))
+        self._given = {name: value.data.shape for name, value in feeds.items()}
         try:
             self._run.reached = {}
             found = self._run.run(feeds)
@@ -436,6 +440,12 @@ class SizeRun:
         known = value.data if value.exact else value.number
         if node.op_type != "Constant" and known is not None and known.dtype.kind in "biu":  # places and masks
             self._elements[name] = max(self._elements.get(name, 0), known.size)
+        if any(name in self._given for name in node.input[: 1 if node.op_type == "Slice" else None]):
+            if node.op_type == "Slice":  # from some size on it cuts off so much that strides behind it do not hide it
+                self._decide(
+                    name, np.less(np.multiply(value.data.shape, 8), np.multiply(self._given[node.input[0]], 7))
+                )
+            self._given[name] = value.data.shape
         if known is None:
             told = _TELLS.get(node.op_type, range(len(node.input)))
             self._tell(node.input[place] for place in told if place < len(node.input))
@@ -530,6 +540,9 @@ def _named_numbers(model: onnx.ModelProto) -> set[int]:
         for node in held.node:
             for attribute in node.attribute:
                 found.update(abs(n) for n in (attribute.i, *attribute.ints))
+                found.update(
+                    abs(int(n)) for n in (attribute.f, *attribute.floats) if abs(n) <= _LARGEST and n == int(n)
+                )
                 tensor(attribute.t)
                 graph(attribute.g)
 

@@ -27,6 +27,7 @@ _COARSE = 100  # so much larger is a probe where small ones change nothing: what
 _ALMOST = 1e-3  # of a whole number
 _HALVINGS = 3  # of a step that went too far
 _STEPS = 6  # of Newton's method along a line
+_AT_RANDOM = 12  # inputs of very many random numbers that are looked at
 _VARIED = 16  # outcomes that only inputs of equal numbers reached, for which others are sought
 
 
@@ -73,6 +74,7 @@ def reach(
         if budget.left <= 0 or not walk.open():
             break
     order = sorted(walk.open(), key=lambda place: walk.best[place][0])
+    walk.at_random()
     for place in order:
         walk.towards(place)
     # An outcome may have come about on the way to another.
@@ -123,6 +125,21 @@ class _Walk:
             if self.best is not self.varied and distance < self.best[place][0]:
                 self.best[place] = (float(distance), feeds)
         return distances
+
+    def at_random(self) -> None:
+        """Look at many random inputs at once: no walk leads to a row of a table behind the remainder of a product."""
+        for _ in range(_AT_RANDOM):
+            rows = [p for p in self.open() if self._watch.outcomes[p].row is not None and self.best[p][1]]
+            if not rows or self._budget.left <= 0:
+                return
+            self.look(self.moves.many(self.best[rows[0]][1]))
+            for place in rows:
+                while self.best[place][0] == 0:
+                    halves = self.moves.halves(self.best[place][1])
+                    smaller = next((half for half in halves if self._watch.distances(half)[place] == 0), None)
+                    if smaller is None:
+                        break
+                    self.best[place] = 0.0, smaller
 
     def towards(self, place: int) -> None:
         """Walk towards one outcome, from the input that is nearest to it."""

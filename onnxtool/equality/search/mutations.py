@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims, of_the_past
-from onnxtool.equality.trials.trial import is_mask
+from onnxtool.equality.trials.trial import count_elements, is_mask
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import Feeds
 
@@ -17,7 +17,8 @@ Part = tuple[np.ndarray | slice | int, ...]
 _SINGLE = 48  # elements of an input that are moved one by one
 _SET = 12  # values that elements are set to
 _COUNTED = 1e4  # values of inputs that a loop may count up to
-_ELEMENTS = 1 << 18  # of inputs at sizes that are sought
+_ELEMENTS = 1 << 18  # of many random numbers at once
+_SIZED = 1 << 20  # of inputs at sizes that are sought
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,36 @@ class Moves:
             yield Move(self._resized(group), 1.0, True)
         if len(everything) > 1:
             yield Move(self._resized(tuple(n for g in everything for n in g)), 1.0, True)
+
+    def many(self, feeds: Feeds) -> Feeds:
+        """Random numbers of all magnitudes, as many as a search may run a model on."""
+        groups = [*self._dims.batches, *self._dims.lengths]
+        sizes = {name: self._size(feeds, name) or 1 for name in groups[0]} if groups else {}
+        grown = max(1, _ELEMENTS // max(1, int(count_elements(feeds))))
+        wider = self._resized(groups[0])(feeds, (grown - 1) * max(sizes.values())) if sizes else None
+        made = {}
+        for spec in self._specs:
+            array = np.asarray((wider or feeds)[spec.name])
+            known = array.dtype.kind not in "fiu" or is_mask(spec) or spec.name in self._facts.structural
+            made[spec.name] = array if known else self._drawn(array, self._limits(spec, array))
+        return made
+
+    def _drawn(self, array: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+        most = 53 if array.dtype.kind in "iu" else 20
+        sizes = 2.0 ** self._generator.uniform(0, most * self._generator.random(), array.shape)
+        low, high = limits
+        drawn = sizes * self._generator.choice([-1.0, 1.0] if low < -1 else [1.0], array.shape)
+        inside = (drawn >= low) & (drawn <= high)
+        return np.where(
+            inside, drawn, self._generator.uniform(max(low, -most), min(high, 2.0**most), array.shape)
+        ).astype(array.dtype)
+
+    def halves(self, feeds: Feeds) -> Iterator[Feeds]:
+        """Either half along each group of dims."""
+        for group in (*self._dims.batches, *self._dims.lengths):
+            size = self._size(feeds, group[0]) or 1
+            for part in (slice(None, size // 2), slice(size // 2, None)) if size > 1 else ():
+                yield {s.name: _part(np.asarray(feeds[s.name]), s, group, part) for s in self._specs}
 
     def has_lengths(self, feeds: Feeds) -> bool:
         """Whether every dynamic length is longer than one."""
@@ -152,7 +183,7 @@ class Moves:
             for spec in self._specs:
                 dims = [sizes.get(d, 1) if isinstance(d, str) else d or 1 for d in spec.shape or ()]
                 total += float(np.prod(np.array(dims, dtype=np.float64)))
-            if total > _ELEMENTS:
+            if total > _SIZED:
                 return None
             return {s.name: _repeated(np.asarray(feeds[s.name]), s, sizes) for s in self._specs}
 
@@ -166,6 +197,11 @@ def _repeated(array: np.ndarray, spec: TensorSpec, sizes: dict[str, int]) -> np.
         if size is not None and size != array.shape[axis]:
             array = np.take(array, np.arange(size) % array.shape[axis], axis)
     return array
+
+
+def _part(array: np.ndarray, spec: TensorSpec, group: tuple[str, ...], part: slice) -> np.ndarray:
+    """Of an array what a part of some dims holds."""
+    return np.asarray(array[tuple(part if dim in group else slice(None) for dim in spec.shape or ())])
 
 
 def _shift(name: str, part: Part, limits: tuple[float, float]) -> Callable[[Feeds, float], Feeds | None]:

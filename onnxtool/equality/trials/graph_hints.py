@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -27,6 +28,7 @@ _MOST_FEATURES = 100_000  # of an input that does not say how many it has
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
 _MOST_POINTS = 512
+_LONG = 1e15  # a number that is not written out
 _FEW = 4  # delimiters
 _MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
@@ -46,6 +48,7 @@ class GraphHints:
         patterns: that texts are matched with.
         points: rows of constants that rows of an input may be close to.
         delimiters: texts between which texts are cut.
+        joined: input name -> text, for each word that the graph knows and joins of its inputs.
         integral: floats become integers somewhere.
         rows_needed: an operator is not known to take inputs without a row.
         programmed: code of the user's decides, which may do anything at any size.
@@ -63,6 +66,7 @@ class GraphHints:
     patterns: list[str] = field(default_factory=list)
     points: list[tuple[float, ...]] = field(default_factory=list)
     delimiters: list[str] = field(default_factory=list)
+    joined: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
     integral: bool = False
     rows_needed: bool = True
     programmed: bool = False
@@ -104,7 +108,9 @@ def read_facts(model: ir.Model) -> GraphHints:
         listed = listed_numbers(node)
         facts.values += [*_values(node), *(float(v) for v in listed if not float(v).is_integer())]
         facts.integers += [*_integers(node), *(int(v) for v in listed if float(v).is_integer())]
-        facts.texts += _texts(node)
+        words = _texts(node)
+        facts.texts += words
+        facts.joined += joined_words(node, words[: _MOST_TEXTS - len(facts.joined)])
         facts.points += points(node)[: _MOST_POINTS - len(facts.points)]
         facts.delimiters += delimiters(node)
         facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
@@ -120,10 +126,21 @@ def read_facts(model: ir.Model) -> GraphHints:
     facts.texts = list(dict.fromkeys(facts.texts))[:_MOST_TEXTS]
     facts.patterns = list(dict.fromkeys(facts.patterns))[:_FEW]
     facts.delimiters = list(dict.fromkeys(facts.delimiters))[:_FEW]
+    for value in model.graph.inputs:
+        if value.dtype == ir.DataType.STRING:
+            facts.domains[value.name or ""] = _words(facts, facts.domains.get(value.name or ""))
     facts.structural = {
         v.name or "" for v in model.graph.inputs if v.dtype is not None and v.dtype.is_integer() and _is_structural(v)
     }
     return facts
+
+
+def _words(facts: GraphHints, written: Domain | None) -> Domain:
+    """What an input of texts may hold: words of the graph and another, or numbers written out, its own among them."""
+    if written is None:
+        return Domain(0.0, 0.0, (*facts.texts, "unseen"))
+    beside = [round(n * by) for n in [*facts.integers, *facts.values] for by in (0.5, 1, 2) if abs(n) < _LONG]
+    return Domain(0.0, 0.0, tuple(dict.fromkeys([*written.values, *map(str, beside)])))
 
 
 def _is_endless(node: ir.Node) -> bool:
@@ -189,7 +206,38 @@ def _texts(node: ir.Node) -> list[str]:
         array = constant_array(value) if value is not None and _is_small(value) else None
         if array is not None and array.dtype.kind in "OUS":
             found += list(array.reshape(-1)[:_MOST_TEXTS])
-    return [t.decode(errors="replace") if isinstance(t, bytes) else str(t) for t in found[:_MOST_TEXTS]]
+    return [_text(t) for t in found[:_MOST_TEXTS]]
+
+
+def _text(held: object) -> str:
+    return held.decode(errors="replace") if isinstance(held, bytes) else str(held)
+
+
+def joined_words(node: ir.Node, words: Iterable[str]) -> list[tuple[tuple[str, str], ...]]:
+    """What the inputs of a graph hold where a node meets each of its words, if it joins them by StringConcat."""
+    found: list[tuple[tuple[str, str], ...]] = []
+    for parts in [_parts(value) for value in node.inputs]:
+        if len(parts) < 2 or not any(isinstance(part, ir.Value) for part in parts):
+            continue
+        names = [part.name or "" for part in parts if isinstance(part, ir.Value)]
+        pattern = re.compile("".join("(.*?)" if isinstance(p, ir.Value) else re.escape(p) for p in parts), re.DOTALL)
+        matches = [match for word in words if (match := pattern.fullmatch(word))]
+        found += [tuple(zip(names, match.groups(), strict=True)) for match in matches]
+    return found
+
+
+def _parts(value: ir.Value | None) -> list[ir.Value | str]:
+    """The texts that a text is joined of: inputs and constants; nothing where others are among them."""
+    node = value.producer() if value is not None else None
+    array = constant_array(value) if value is not None and _is_small(value) else None
+    if array is not None:
+        return [_text(array.reshape(-1)[0])] if array.dtype.kind in "OUS" and array.size == 1 else []
+    if value is None or node is None:
+        return [] if value is None or not value.is_graph_input() else [value]
+    if node.op_type == "StringConcat":
+        both = [_parts(part) for part in node.inputs]
+        return [part for parts in both for part in parts] if all(both) else []
+    return _parts(node.inputs[0]) if operator_of(node).moves and node.inputs else []
 
 
 def _is_small(value: ir.Value) -> bool:

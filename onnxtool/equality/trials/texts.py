@@ -34,17 +34,19 @@ def text_values(
 ) -> Iterator[Changed]:
     """Words of all kinds; those that the graph knows each at least once, as far as they fit into a few runs."""
     own = [s for s in specs if s.dtype == "string"]
-    known = generator.permutation(np.array(facts.texts, dtype=object)) if own else np.zeros(0, object)
-    place = 0
-    for turn in range(16):
-        if place >= len(known):
-            break
-        made = {}
-        for spec in own:
-            rows = np.size(feeds[spec.name])
-            made[spec.name] = np.resize(known[place : place + rows], np.shape(feeds[spec.name]))
-        place += np.size(feeds[own[0].name])
-        yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", TrialKind.TEXT, {**feeds, **made}
+    joined = [dict(words) for words in facts.joined]
+    whole = [dict.fromkeys((s.name for s in own), word) for word in facts.texts]
+    for label, known in (("words that make known ones", joined), ("known words", whole)):
+        words = generator.permutation(np.array(known, dtype=object)) if own else ()
+        rows = max(1, np.size(feeds[own[0].name])) if own else 1
+        for turn, place in enumerate(range(0, min(len(words), 16 * rows), rows)):
+            some = words[place : place + rows]
+            made = {
+                s.name: np.resize(np.array([w[s.name] for w in some if s.name in w], object), np.shape(feeds[s.name]))
+                for s in own
+                if any(s.name in w for w in some)
+            }
+            yield f"{label}{'' if turn == 0 else f', part {turn + 1}'}", TrialKind.TEXT, {**feeds, **made}
     for pattern in facts.patterns if own else ():
         texts = matching(pattern, generator, max(_SAMPLES, *(np.size(feeds[s.name]) for s in own)))
         for label, found in (("that match", texts), ("that nearly match", nearly(texts, generator))):

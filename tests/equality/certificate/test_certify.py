@@ -548,10 +548,27 @@ def test_a_size_that_decides_something_has_to_be_compared(monkeypatch: pytest.Mo
     assert not found.ok and reason in found.reason
 
 
+def test_texts_are_elements_like_others() -> None:
+    inputs, output = "string[n] x, string[n] z", "float[n] y"
+
+    def words(joined: str, keys: str = '["a", "b"]', default: int = 3) -> onnx.ModelProto:
+        mapped = f"ai.onnx.ml.LabelEncoder<keys_strings = {keys}, values_int64s = [1, 2], default_int64 = {default}>(k)"
+        made = model(f"{joined} i = {mapped} f = Cast<to = 1>(i) y = Mul(f, f)", {}, inputs, output)
+        made.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 3))
+        return made
+
+    plain = words("k = StringConcat(x, z)")
+    assert certify(plain, words("c = Identity(x) k = StringConcat(c, z)")).ok
+    for other in (
+        words("k = StringConcat(z, x)"),
+        words("k = StringConcat(x, z)", '["a", "c"]'),
+        words("k = StringConcat(x, z)", default=4),
+    ):
+        assert "has no partner" in certify(plain, other).reason
+
+
 def test_what_no_certificate_is_made_of() -> None:
-    relu, words = model("y = Relu(x)", {}), "string[n] x"
-    texts = model("y = Identity(x)", {}, words, "string[n] y")
-    assert certify(texts, texts).reason == "not decided: input 'x' of texts"
+    relu = model("y = Relu(x)", {})
     assert certify(relu, model("y = Add(x, z)", {}, "float[n, 4] x, float[n, 4] z")).reason == "they have other inputs"
     sparse = model("y = Add(x, s)", {})
     sparse.graph.sparse_initializer.add().values.name = "s"

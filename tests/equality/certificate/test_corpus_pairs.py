@@ -16,6 +16,7 @@ NOT_DECIDED = (
     "a scale folded before or after Relu",
     "modulo of a prime",
     "a string that one table misses",
+    "a key of two texts",
     "infinities of one sign",
     "NMS keeps fewer",
     "TopK of as many",

@@ -256,6 +256,7 @@ def test_without_time_for_larger_inputs_nothing_is_certified(monkeypatch: pytest
     weights[1][0, 0, 2] = 2
     found = certify(*(edges("y = Conv<pads = [30, 30]>(x, w)", w) for w in weights), short)
     assert not found.ok and "meet padding alone" in found.reason
+    monkeypatch.setattr(_Pair, "affordable", lambda _, sizes, __: sizes["n"] < 152)  # from there on the Slice cuts
     found = certify(padded_window(640), padded_window(640))
     assert not found.ok and "meet zeros alone" in found.reason
 

@@ -242,6 +242,15 @@ def test_of_two_outputs_the_one_that_differs_counts() -> None:
     assert rounding_explains(two(only_at_five), two(only_at_five), trial)
 
 
+def test_an_output_without_elements_needs_no_explanation() -> None:
+    def both(k: Function) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        return lambda feeds: {"none": feeds["x"][:0, 0].astype(np.int64), "y": k(feeds["x"])}
+
+    trial = Trial("one", TrialKind.EMPTY, {"x": ROWS}, both(steep)({"x": ROWS}))
+    assert rounding_explains(both(steep), both(off(steep, 1e-5)), trial)
+    assert not rounding_explains(both(steep), both(off(steep, 9.0)), trial)
+
+
 def test_a_model_that_fails_beside_the_input_explains_nothing() -> None:
     def picky(feeds: Mapping[str, Any]) -> dict[str, Any]:
         if not np.array_equal(feeds["x"], EXACT):

@@ -62,6 +62,23 @@ def test_reaches_one_token_of_many_within_its_table() -> None:
     assert all(item.feeds["ids"].max() < 30_000 and item.feeds["ids"].min() >= 0 for item in found)
 
 
+def test_reaches_a_row_behind_the_remainder_of_a_product() -> None:
+    text = """g (int32[b] p, int32[b] q) => (float[b] e) <float[50021] w> {
+        f = Constant <value = int32 {20261}> ()  n = Constant <value = int32 {50021}> ()
+        h = Constant <value = int32 {30011}> ()
+        m = Mul(p, f)  r = Mul(q, h)  s = Add(m, r)  i = Mod(s, n)  e = Gather(w, i) }"""
+    tensor = ir.tensor(np.zeros(50_021, np.float32), name="w")
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}', initializers=[tensor])
+    specs, facts = input_specs(model), read_facts(model)
+    runs = [random_feeds(specs, 0, batch=2, domains=facts.domains)]
+    watch = ConditionWatch(model, SessionOptions(), {"w": [12_345]})
+    found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), facts, Budget("normal"))
+    assert missed == []
+    feeds = found[0].feeds
+    assert 12_345 in (feeds["p"] * np.int32(20_261) + feeds["q"] * np.int32(30_011)) % 50_021
+    assert len(feeds["p"]) <= 2  # made small, since the models run on it
+
+
 def test_a_row_beyond_the_table_is_not_tried() -> None:
     table = np.zeros((100, 8), np.float32)
     body = "e = Gather(w, ids)  c = Constant <value = int64 {500}> ()  q = Equal(ids, c)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -117,6 +118,14 @@ def test_which_kinds_make_a_difference_a_failure() -> None:
     assert all(outcome(judged(SAME, kind)) == "" for kind in TrialKind)
 
 
+def test_a_reference_that_gives_other_numbers_each_time_refutes_nothing() -> None:
+    for number in (lambda run: run, lambda run: run == 0):  # always another, or as from memory that is written to once
+        runs = count()
+        source = Runner(lambda x, n=number, r=runs: x + np.float32(n(next(r))))  # type: ignore[misc]
+        assert outcome(judged(Runner(lambda x: x - 1), TrialKind.SIZE, source=source)) == "said"
+    assert outcome(judged(Runner(lambda x: x - 1), TrialKind.SIZE)) == "failure"
+
+
 def test_a_candidate_that_does_not_run() -> None:
     for kind in TrialKind:
         found = judged(refusing(InputError), kind)
@@ -171,6 +180,13 @@ def test_a_few_last_bits_of_the_largest_number_are_no_step() -> None:
     other = Runner(lambda x: x.astype(np.float64) + np.array([0, 5e-4, 0, 0]))
     assert outcome(judged(other, TrialKind.THRESHOLDS, x=small, source=wide)) == "failure"  # of doubles these are many
     assert outcome(judged(off(np.nan), TrialKind.THRESHOLDS, x=small)) == "failure"
+
+    def deviation(by: float) -> Runner:
+        return Runner(lambda x: x - x.mean(keepdims=True) + np.float32(by))
+
+    equal, source = np.full((1, 4), 0.3, np.float32), deviation(0)  # zero but for what the sum rounds away
+    assert outcome(judged(deviation(3e-8), TrialKind.THRESHOLDS, x=equal, source=source)) == "rounding"
+    assert outcome(judged(deviation(1e-5), TrialKind.THRESHOLDS, x=equal, source=source)) == "failure"
 
 
 def test_only_positions_that_a_mask_leaves_out_may_differ() -> None:

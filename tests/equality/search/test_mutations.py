@@ -192,8 +192,8 @@ def test_values_are_kept_where_sizes_change() -> None:
 def test_sizes_end_where_inputs_become_too_large() -> None:
     walk = moves(TWO, SIZES)
     lengths = next(walk.sizes())
-    assert lengths.moved(SIZES, 131_000.0) is not None
-    assert lengths.moved(SIZES, 131_100.0) is None
+    assert lengths.moved(SIZES, 524_000.0) is not None
+    assert lengths.moved(SIZES, 524_400.0) is None
 
 
 def test_a_past_may_have_no_length_and_others_have_one_at_least() -> None:

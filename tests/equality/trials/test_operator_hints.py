@@ -69,3 +69,11 @@ def test_recurrences_need_rows_and_usual_operators_do_not() -> None:
     body = "y, h = RNN <hidden_size = 4> (x, w, w)"
     assert facts(body, "float[n,b,4] x, float[1,4,4] w", "float[n,1,b,4] y").rows_needed
     assert read_facts(graph("g (float[b,4] x) => (float[b,4] y)", "y = Relu(x)")).rows_needed is False
+
+
+def test_the_inputs_that_make_a_known_word_are_told() -> None:
+    joined = 's = Constant <value_string = "_"> ()  h = StringConcat(p, s)  k = StringConcat(h, q)'
+    reads = 'y = ai.onnx.ml.LabelEncoder <keys_strings = ["a_x", "b_c_y", "z"], values_int64s = [1, 2, 3]>'
+    both = "string[n] p, string[n] q", "int64[n] y"
+    assert facts(f"{joined} {reads} (k)", *both).joined == [(("p", "a"), ("q", "x")), (("p", "b"), ("q", "c_y"))]
+    assert facts(f"{joined} {reads} (p)", *both).joined == []
