@@ -163,7 +163,7 @@ def turning_sizes(
         b: the other.
         usual: sizes that both take.
         deadline: of this thread's processor time, for what may be left out.
-        latest: for decisions at small sizes, where models compare sizes.
+        latest: for all small sizes, and for decisions at somewhat larger ones, where models compare sizes.
 
     Raises:
         NotCoveredError: they compare sizes, and there was no time for these.
@@ -178,11 +178,12 @@ def turning_sizes(
     looks.found, looks.unshared = ([], []), []  # what is decided at the usual sizes is compared anyway
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
-    turns = looks.all_turns(usual)
+    small = ((name, {**usual, name: size}) for size in range(_SMALL) for name in usual)
     pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
-    for name, sizes in itertools.chain(turns, _tried_sizes(named, usual), pairs):
+    for name, sizes in itertools.chain(small, looks.all_turns(usual), _tried_sizes(named, usual), pairs):
         if time.thread_time() > deadline and (looks.turned or not looks.decides):
             break
+        looks.in_time(0)
         if looks.at(name, sizes) is None and looks.unlike is not None:
             return [], [], looks.unlike, looks.count
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
@@ -272,9 +273,14 @@ class _Looks:
             yield from self._turns(usual, name)
         self.turned = True
 
-    def _in_time(self, size: float) -> bool:
+    def in_time(self, size: float) -> bool:
+        """Whether there is time for a size; some that may decide something are looked at however long it takes.
+
+        Raises:
+            NotCoveredError: there was no time for these.
+        """
         now = time.thread_time()
-        if size < _NEAR and self.decides and now >= self._latest:
+        if size < _NEAR and self.decides and not self.turned and now >= self._latest:
             raise NotCoveredError("there was no time to look for sizes at which something else is decided")
         return now < self._halving_ends or (size < _NEAR and self.decides)
 
@@ -282,7 +288,7 @@ class _Looks:
         low, left = 0, _TURNS
         before: tuple[bytes, ...] | None = None
         size = float(_SMALL)
-        while size < _LARGEST and left and self._in_time(size):
+        while size < _LARGEST and left and self.in_time(size):
             high = int(size)
             told = self._decided({**usual, name: high})
             if told is None and before is not None:
@@ -290,7 +296,7 @@ class _Looks:
             while before is not None and told != before and left:  # up to what is decided at the larger size
                 left -= 1
                 high = int(size)
-                while high - low > 1 and self._in_time(high):
+                while high - low > 1 and self.in_time(high):
                     middle = (low + high) // 2
                     low, high = (middle, high) if self._decided({**usual, name: middle}) == before else (low, middle)
                 yield name, {**usual, name: high}
@@ -498,13 +504,11 @@ def _changes(row: np.ndarray) -> np.ndarray:
 
 
 def _tried_sizes(named: Sequence[int], usual: Sizes) -> Iterator[tuple[str, Sizes]]:
-    """Of each dim small sizes, and those beside the whole numbers that the graphs name; of two dims, small pairs too,
-    and pairs whose product, sum or difference is such a number.
+    """Of each dim those beside the whole numbers that the graphs name; of two dims, small pairs, and pairs whose
+    product, sum or difference is such a number.
     """
     beside = {k * n + d for n in named for k in (1, 2) for d in (-1, 0, 1, 2)}
-    single = [*range(4), *sorted(n for n in beside if 4 <= n <= _LARGEST)]
-    single += sorted(set(range(_SMALL)) - set(single))
-    for size in single:
+    for size in sorted(n for n in beside if _SMALL <= n <= _LARGEST):
         for name in usual:
             yield name, {**usual, name: size}
     for first, second in itertools.combinations(usual, 2):

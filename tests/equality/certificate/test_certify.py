@@ -689,3 +689,22 @@ def test_before_ir_version_4_an_initializer_among_the_inputs_is_a_constant() -> 
     for one in (a, b):
         one.graph.input.append(helper.make_tensor_value_info("k", TensorProto.FLOAT, [4]))
     assert certify(a, b).ok
+
+
+BUCKETS = """
+    s = Shape<start = 1, end = 2>(x) n = Squeeze(s) p = Range(zero64, n, one64) r = Unsqueeze(p, first)
+    q = Unsqueeze(p, last) d = Sub(r, q) rel = Abs(d) near = Less(rel, eight64) f = Cast<to = 1>(rel)
+    t = Div({ratio}) l = Log(t) m = Div(l, span) k = Mul(m, eight) i = Cast<to = 7>(k) far = Add(i, eight64)
+    most = Min(far, fifteen) bucket = Where(near, rel, most) g = Gather(table, bucket) y = Add(x, g)"""
+
+
+@pytest.mark.parametrize("seconds", [0.01, 3.0])
+def test_sizes_at_which_relative_positions_take_other_buckets_are_compared(seconds: float) -> None:
+    """As of T5: up to 12 positions nothing depends on the logarithm; larger sizes cost more than the time there is."""
+    whole = {"zero64": 0, "one64": 1, "eight64": 8, "fifteen": 15, "first": [0], "last": [1]}
+    floats = {"eight": np.float32(8), "span": np.float32(np.log(16)), "table": f32(32)}
+    weights = {n: np.array(v) for n, v in (whole | floats).items()}
+    a, b = (model(BUCKETS.format(ratio=r), weights, "float[n, m, m] x") for r in ("f, eight", "eight, f"))
+    assert certify(a, a, seconds=seconds, patience=10).ok
+    found = certify(a, b, seconds=seconds, patience=10)
+    assert not found.ok and "Div" in found.reason
