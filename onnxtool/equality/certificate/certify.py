@@ -154,8 +154,7 @@ class _Pair:
         try:
             found = candidate.run(self._own_feeds(feeds))
         except NotCoveredError as error:
-            where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-            raise _OneSidedError(f"B cannot be evaluated at {where}, where A can: {error}") from error
+            raise _OneSidedError(f"B cannot be evaluated at {_told(sizes)}, where A can: {error}") from error
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             both = self._values(point, feeds, memory)
             pairs = tuple(differing_values(*both)[:_MOST_PAIRS])
@@ -338,6 +337,10 @@ class _DifferentError(Exception):
         self.found = found
 
 
+def _told(sizes: Sizes) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
 def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
     """Compare at usual sizes, then at those at which something else happens; what kept it from some of them.
 
@@ -370,8 +373,7 @@ def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
         turning_sizes(pair.a, pair.b, used[0], looking, deadline + patience) if used[0] else nothing
     )
     if unlike is not None:
-        where = ", ".join(f"{name} = {size}" for name, size in unlike.items())
-        told = f"not shown to be the same real function: the shapes of the outputs differ at {where}"
+        told = f"not shown to be the same real function: the shapes of the outputs differ at {_told(unlike)}"
         raise _DifferentError(reason=told, unlike=pair.shapes(unlike))
     held = [*used]
     deadline += patience
@@ -380,8 +382,7 @@ def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
             continue
         if not pair.affordable(sizes, deadline if sizes in decided else enough):
             if sizes in decided and min(sizes.values()) > 1:
-                where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-                raise NotCoveredError(f"there was no time to compare at {where}, where sizes decide something")
+                raise NotCoveredError(f"there was no time to compare at {_told(sizes)}, where sizes decide something")
             continue
         try:
             pair.hold(sizes)
