@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -30,6 +30,7 @@ _LONGEST = 8192
 _MOST_POINTS = 512
 _LONG = 1e15  # a number that is not written out
 _FEW = 4  # delimiters
+_JOINED, _LONGEST_WORD = 3, 64  # inputs that a word is joined of, and its letters
 _MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
 
@@ -213,31 +214,38 @@ def _text(held: object) -> str:
     return held.decode(errors="replace") if isinstance(held, bytes) else str(held)
 
 
-def joined_words(node: ir.Node, words: Iterable[str]) -> list[tuple[tuple[str, str], ...]]:
+def joined_words(node: ir.Node, words: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
     """What the inputs of a graph hold where a node meets each of its words, if it joins them by StringConcat."""
     found: list[tuple[tuple[str, str], ...]] = []
-    for parts in [_parts(value) for value in node.inputs]:
-        if len(parts) < 2 or not any(isinstance(part, ir.Value) for part in parts):
-            continue
+    for parts in [_parts(value) for value in node.inputs] if words else ():
         names = [part.name or "" for part in parts if isinstance(part, ir.Value)]
+        if len(parts) < 2 or not 1 <= len(names) <= _JOINED:  # more could be matched in very many ways
+            continue
         pattern = re.compile("".join("(.*?)" if isinstance(p, ir.Value) else re.escape(p) for p in parts), re.DOTALL)
-        matches = [match for word in words if (match := pattern.fullmatch(word))]
+        matches = [match for word in words if len(word) <= _LONGEST_WORD and (match := pattern.fullmatch(word))]
         found += [tuple(zip(names, match.groups(), strict=True)) for match in matches]
     return found
 
 
 def _parts(value: ir.Value | None) -> list[ir.Value | str]:
-    """The texts that a text is joined of: inputs and constants; nothing where others are among them."""
-    node = value.producer() if value is not None else None
-    array = constant_array(value) if value is not None and _is_small(value) else None
-    if array is not None:
-        return [_text(array.reshape(-1)[0])] if array.dtype.kind in "OUS" and array.size == 1 else []
-    if value is None or node is None:
-        return [] if value is None or not value.is_graph_input() else [value]
-    if node.op_type == "StringConcat":
-        both = [_parts(part) for part in node.inputs]
-        return [part for parts in both for part in parts] if all(both) else []
-    return _parts(node.inputs[0]) if operator_of(node).moves and node.inputs else []
+    """The texts that a text is joined of: inputs and constants; nothing where others, or very many, are among them."""
+    found: list[ir.Value | str] = []
+    pending = [value]
+    while pending and len(found) + len(pending) <= _MOST_TEXTS:
+        part = pending.pop(0)
+        array = constant_array(part) if part is not None and _is_small(part) else None
+        node = part.producer() if part is not None else None
+        if array is not None and array.dtype.kind in "OUS" and array.size == 1:
+            found.append(_text(array.reshape(-1)[0]))
+        elif part is not None and part.is_graph_input():
+            found.append(part)
+        elif array is None and node is not None and node.op_type == "StringConcat":
+            pending = [*node.inputs, *pending]
+        elif array is None and node is not None and node.inputs and operator_of(node).moves:
+            pending.insert(0, node.inputs[0])
+        else:
+            return []
+    return [] if pending else found
 
 
 def _is_small(value: ir.Value) -> bool:
