@@ -154,16 +154,16 @@ def llama_bundle(llama_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def openvino() -> None:
-    """Skips a test where OpenVINO's extension does not run a small model."""
+    """Skips a test where OpenVINO's plugin does not run a small model."""
     require_openvino()
 
 
 def require_openvino() -> None:
-    """Ask a process of its own, because the extension may crash; skip, with the reason, where it does not run."""
-    pytest.importorskip("onnxruntime_ep_openvino", reason="the extension onnxruntime-ep-openvino is not installed")
+    """Ask a process of its own, because the plugin may crash; skip, with the reason, where it does not run."""
+    pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
     trial = try_plugin("onnxruntime_ep_openvino", "openvino")
     if trial.state != "runs":
-        pytest.skip(f"OpenVINO's extension: {trial.reason}")
+        pytest.skip(f"OpenVINO's plugin: {trial.reason}")
 
 
 @pytest.fixture

@@ -136,8 +136,8 @@ def optimize(
     verdict = _no_gain(attempt, latency, file, output) if as_asked else ""
     comparison = None
     if judgement is not None:
-        spent = max(time.thread_time() - began, _PATIENCE)
-        comparison = _certified(judgement, fresh, attempt.model, spent, copied=bool(verdict))
+        patience = max(time.thread_time() - began, _PATIENCE)
+        comparison = _certified(judgement, fresh, attempt.model, patience, copied=bool(verdict))
     if not verdict and not asked.allow_unproven:
         _check_tested(file, comparison)
     if verdict:

@@ -265,8 +265,10 @@ def certify(
     def done(**found: object) -> CertificateReport:
         return replace(report, seconds=time.perf_counter() - began, **found)  # type: ignore[arg-type]
 
-    if reason := _unlike(a, b) or (_wrong_types(b) if not _wrong_types(a) else ""):
+    if reason := _unlike(a, b):
         return done(reason=reason)
+    if (wrong := _wrong_types(b)) and not _wrong_types(a):
+        return done(reason=f"B is not valid: {wrong}")
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
     if len(a.graph.node) + len(b.graph.node) > _MOST_NODES:
@@ -481,7 +483,7 @@ def _wrong_types(model: onnx.ModelProto) -> str:
     try:
         onnx.shape_inference.infer_shapes(copy, check_type=True)
     except Exception as error:
-        return f"B is not valid: {first_line(error)}"
+        return first_line(error)
     return ""
 
 

@@ -41,6 +41,8 @@ from onnxtool.model.proto_nodes import all_nodes
 
 _MOST_STEPS = 1300
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+# What ONNX raises where its inference does not know an operator, or refuses its inputs.
+_NOT_INFERRED = (onnx.defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 
 # Operators that only move elements, with the inputs whose elements they move.
 _MOVES: dict[str, tuple[int, ...]] = {
@@ -628,9 +630,7 @@ class Interpreter:
             types = {n: type_of(v) for n, v in values.items()}
             imports = [helper.make_opsetid(d, v) for d, v in self._opsets.items()]
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
-        except (onnx.defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
-            return None
-        except (ValueError, TypeError, RuntimeError):
+        except (*_NOT_INFERRED, ValueError, TypeError, RuntimeError):
             return None
         tensors = [found[name].tensor_type for name in node.output if name in found]
         if any(not d.HasField("dim_value") for t in tensors if t.HasField("shape") for d in t.shape.dim):
