@@ -24,8 +24,10 @@ from onnxtool.conversion.paddle.worker import LOG
 from onnxtool.conversion.patches import correct
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
+from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.model.spec import TensorSpec, parse_dtype
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.runtime.worker.errors import OutOfTableError
 from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError
 
 WORKER = "onnxtool.conversion.paddle.worker"
@@ -57,7 +59,7 @@ class PaddleModel(SourceModel):
         setup = (files.link(Path(self._folder.name)), files.size, options.trust)
         self._process = TaskPool(WORKER, setup, 1)
         self._end = weakref.finalize(self, _end, self._process, self._folder)
-        inputs, outputs, self.operators = self._ask("load", None, "PaddlePaddle cannot load it")
+        inputs, outputs, self.operators, self._rows = self._ask("load", None, "PaddlePaddle cannot load it")
         dims = name_dims(
             {name: tuple(None if d < 0 else d for d in shape) for name, _, shape in inputs}, channels_first=True
         )
@@ -71,6 +73,7 @@ class PaddleModel(SourceModel):
         self.form = f"PaddlePaddle {'3' if files.is_json else '2'} inference program"
         self.framework = f"paddlepaddle {version('paddlepaddle')}"
         self.notes = [] if files.weights else ["there is no .pdiparams beside it: a program without weights"]
+        self._are_scalars = [shape == () for _, shape in outputs]
         self._names = [name for name, _, _ in inputs]
         self._looks_up = not {"embedding", "lookup_table_v2"}.isdisjoint(self.operators)
         self._is_windowed = any(map(_WINDOW.match, self.operators)) and not any(map(_PICKS.search, self.operators))
@@ -84,6 +87,13 @@ class PaddleModel(SourceModel):
         arrays = [np.ascontiguousarray(feeds[s.name]) for s in self.inputs]
         if self._looks_up and any(a.dtype.kind == "i" and (a < 0).any() for a in arrays):
             raise InputError(f"{self._subject}: negative indices, of which its embedding takes -1 for none.")
+        for spec, name, array in zip(self.inputs, self._names, arrays, strict=True):
+            rows = self._rows.get(name)
+            if rows is not None and (array >= rows).any():
+                # Paddle itself goes on to read in the memory behind the table.
+                value = int(array.max())
+                said = f"{self._subject}: input {spec.name!r} holds {value}; its embedding has rows 0 to {rows - 1}."
+                raise OutOfTableError(said, spec.name, value)
         found = self._ask("run", arrays, "the PaddlePaddle program fails to run")
         if self._is_windowed and any(a.size == 0 for a in found) and all(a.size for a in arrays):
             raise InputError(f"{self._subject}: these sizes are smaller than a window of the program.")
@@ -106,6 +116,8 @@ class PaddleModel(SourceModel):
             data, lost = self._ask("export", opset, "paddle2onnx cannot convert it")
         except InputError as error:
             log = Path(self._folder.name, LOG).read_text(errors="replace")
+            if reasons := re.findall(r"\[ERROR\]\[Paddle2ONNX\] (\[OP: .*)", log):
+                raise UnsupportedError(f"{self._subject}: paddle2onnx cannot convert it: {reasons[-1]}") from error
             if "unsupported operators" not in log:
                 raise UnsupportedError(str(error)) from error
             raise UnsupportedError(
@@ -124,6 +136,14 @@ class PaddleModel(SourceModel):
             if value.shape is not None:
                 value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in value.shape])
         _in_order(model.graph, self._names)
+        for i in (i for i, scalar in enumerate(self._are_scalars) if scalar):
+            # paddle2onnx gives one row where a reduction over all axes gives a number.
+            value, name = model.graph.outputs[i], model.graph.outputs[i].name or ""
+            value.name = f"{name}_row"
+            shape = new_initializer(model.graph, f"{name}_shape", np.array([], np.int64))
+            number = append(model.graph, "Reshape", [value, shape], name)
+            number.type, number.shape = value.type, ir.Shape(())
+            model.graph.outputs[i] = number
         return model
 
     def _ask(self, kind: str, given: object, failure: str) -> Any:

@@ -29,6 +29,14 @@ def _narrow_attributes(program: Program) -> None:
                     single["#"] = "0.a_f32"
 
 
+def _plain_same(program: Program) -> None:
+    for operator in _operators(program):
+        options = {a["N"]: a["AT"] for a in operator.get("A", ()) if isinstance(a, dict)}
+        if options.get("padding_algorithm", {}).get("D") == "SAME":
+            for dilation in options.get("dilations", {}).get("D", ()):
+                dilation["D"] = 1
+
+
 def lost_biases(program: Program) -> dict[str, float]:
     """What the graph lacks: the name of a value there, and what is to be added to it.
 
@@ -84,6 +92,13 @@ def _clip_log_softmax(model: ir.Model, _: Mapping[str, float]) -> None:
         model.graph.insert_before(node, [highest, below, clipped])
 
 
+def _name_grid_modes(model: ir.Model, _: Mapping[str, float]) -> None:
+    renamed = {"bilinear": "linear", "bicubic": "cubic"}
+    for node in model.graph.all_nodes():
+        if node.op_type == "GridSample" and (mode := node.attributes.get("mode")) is not None:
+            node.attributes["mode"] = ir.AttrString("mode", renamed.get(mode.as_string(), mode.as_string()))
+
+
 PROGRAM_PATCHES: list[Patch[[Program], None]] = [
     Patch(
         "paddle2onnx",
@@ -91,9 +106,16 @@ PROGRAM_PATCHES: list[Patch[[Program], None]] = [
         "attributes that Paddle 3.1 and later write in double precision are read as 0: the slope of a LeakyReLU, the "
         "epsilon of a GroupNorm, the scale of an interpolation",
         _narrow_attributes,
-    )
+    ),
+    Patch(
+        "paddle2onnx",
+        "",
+        "a convolution with dilations and padding SAME is refused, though Paddle takes its dilations for 1",
+        _plain_same,
+    ),
 ]
 GRAPH_PATCHES: list[Patch[[ir.Model, Mapping[str, float]], None]] = [
     Patch("paddle2onnx", "", "a scale with a bias up to 1e-5 loses it: the epsilon of a normalization", _add_biases),
     Patch("paddle2onnx", "", "Paddle's logarithm of a softmax ends at -64 below the largest", _clip_log_softmax),
+    Patch("paddle2onnx", "", "the modes of GridSample have the names of opset 16 at opset 20", _name_grid_modes),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +66,12 @@ class Program:
                 return _reason(str(error)) or type(error).__name__
 
     def _load(self, _: None) -> object:
-        """Names, dtypes and shapes (-1 is dynamic) of the inputs; dtypes and shapes of the outputs; the operators."""
+        """What there is to know of the program.
+
+        Returns:
+            Names, dtypes and shapes (-1 is dynamic) of the inputs; dtypes and shapes of the outputs; the operators; and
+            how many rows the tables have that inputs are looked up in.
+        """
         with self._mode():
             program, names, results = self._loaded = self._paddle.static.load_inference_model(
                 self._name, self._executor
@@ -79,7 +84,17 @@ class Program:
         inputs = [(name, _dtype(given[name]), tuple(given[name].shape)) for name in names]
         outputs = [(_dtype(value), tuple(value.shape)) for value in results]
         operators = {(op.name() if self._is_json else op.type).removeprefix("pd_op.") for op in block.ops}
-        return inputs, outputs, sorted(operators - {"data", "feed", "fetch"})
+        return inputs, outputs, sorted(operators - {"data", "feed", "fetch"}), dict(self._tables(block))
+
+    def _tables(self, block: Any) -> Iterator[tuple[str, int]]:
+        """Names of inputs that an embedding reads, and its rows."""
+        for op in block.ops:
+            if self._is_json and op.name() == "pd_op.embedding":
+                giver = op.operand_source(0).get_defining_op()
+                if giver.name() in ("pd_op.data", "pd_op.feed"):
+                    yield op.operand_source(0).name, op.operand_source(1).shape[0]
+            elif not self._is_json and op.type == "lookup_table_v2":
+                yield op.input("Ids")[0], block.var(op.input("W")[0]).shape[0]
 
     def _run(self, arrays: list[np.ndarray]) -> object:
         if self._loaded is None:  # a process that took the place of one that crashed

@@ -132,7 +132,7 @@ def judge_trials(
             ):
                 into.said.append(trial.label)
             continue
-        if trial.kind == TrialKind.EMPTY and not any(np.size(v) for v in flatten(trial.outputs).values()):
+        if trial.kind == TrialKind.EMPTY and _are_empty(trial, report):
             into.said.append(trial.label)  # nothing but another shape of nothing
             continue
         if trial.kind in into.limits or trial.kind.report_only:
@@ -155,6 +155,12 @@ def judge_trials(
             continue
         into.failure, into.report = trial, report
         return
+
+
+def _are_empty(trial: Trial, report: CompareReport) -> bool:
+    """Whether the outputs that differ have no elements."""
+    known = flatten(trial.outputs)
+    return all(np.size(known.get(o.name, 0)) == 0 for o in report.outputs if not o.ok)
 
 
 def _repeats(trial: Trial, report: CompareReport, reference: Reference) -> bool:

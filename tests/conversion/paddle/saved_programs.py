@@ -59,10 +59,31 @@ class Old(nn.Layer):  # type: ignore[misc]
         return functional.relu(self.convolution((self.embedding(ids) + x).unsqueeze(1)))
 
 
+class Sampled(nn.Layer):  # type: ignore[misc]
+    def forward(self, image: paddle.Tensor, grid: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        return functional.grid_sample(image, grid), paddle.all(image > 0)
+
+
+class Dilated(nn.Layer):  # type: ignore[misc]
+    """Paddle takes the dilations for 1, since the padding is SAME."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1D(2, 3, 3, dilation=2, padding="SAME")
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.convolution(x)
+
+
 TOKENS = [InputSpec([None, None], "int64", "ids"), InputSpec([None, None, 8], "float32", "x")]
 NEW = {
     "images": (Images, [InputSpec([None, 3, None, None], "float32", "image")]),
     "tokens": (Tokens, TOKENS),
+    "sampled": (
+        Sampled,
+        [InputSpec([None, 2, 5, 5], "float32", "image"), InputSpec([None, 4, 4, 2], "float32", "grid")],
+    ),
+    "dilated": (Dilated, [InputSpec([None, 2, None], "float32", "x")]),
     "chosen": (Chosen, [InputSpec([None, 4], "float32", "x")]),
     "recurrent": (Recurrent, [InputSpec([None, None, 4], "float32", "x")]),
 }

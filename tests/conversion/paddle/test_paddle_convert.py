@@ -94,20 +94,26 @@ def test_small_biases_and_the_end_of_a_softmax_are_kept(
 
 @needs_paddle
 @pytest.mark.parametrize(
-    "patch", [*patches.PROGRAM_PATCHES, *patches.GRAPH_PATCHES], ids=["attributes", "biases", "log_softmax"]
+    ("patch", "name"),
+    list(
+        zip(
+            [*patches.PROGRAM_PATCHES, *patches.GRAPH_PATCHES],
+            ["images", "dilated", "tokens", "tokens", "sampled"],
+            strict=True,
+        )
+    ),
 )
-def test_a_patch_is_needed(programs: Path, monkeypatch: pytest.MonkeyPatch, patch: Any) -> None:
-    # The first is applied in another process: its program is written as that process would without the patch.
-    name = "images" if patch in patches.PROGRAM_PATCHES else "tokens"
+def test_a_patch_is_needed(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patch: Any, name: str
+) -> None:
+    # Programs are corrected in another process: that one is started without its patches.
     if patch in patches.PROGRAM_PATCHES:
         code = (
             "from onnxtool.conversion.paddle import worker; from onnxtool.runtime.worker.tasks import run_tasks\n"
             "worker.PROGRAM_PATCHES.clear(); run_tasks(lambda setup: worker.Program(*setup))"
         )
-        folder = programs / "without"
-        folder.mkdir()
-        (folder / "unpatched_worker.py").write_text(code)
-        monkeypatch.syspath_prepend(folder)
+        (tmp_path / "unpatched_worker.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(paddle_model, "WORKER", "unpatched_worker")
     else:
         monkeypatch.setattr(
@@ -208,6 +214,17 @@ def test_an_embedding_is_compared_on_indices_that_it_has(programs: Path) -> None
     assert onnxtool.convert(programs / "tokens.json").ok
     with pytest.raises(InputError, match="negative indices"):
         open_source(programs / "tokens.json").run({**TOKENS, "ids": np.full((2, 5), -1)})
+    for name in ("tokens.json", "old.pdmodel"):  # Paddle itself reads the memory behind the table
+        with pytest.raises(InputError, match="input 'ids' holds 10; its embedding has rows 0 to 9"):
+            open_source(programs / name).run({**TOKENS, "ids": np.full((2, 5), 10)})
+
+
+@needs_paddle
+@pytest.mark.parametrize("name", ["sampled", "dilated"])
+def test_what_paddle2onnx_writes_in_another_form_is_corrected(programs: Path, name: str) -> None:
+    report = onnxtool.convert(programs / f"{name}.json")
+    assert report.ok
+    assert name == "dilated" or report.outputs[1].shape == ()
 
 
 @needs_paddle
