@@ -74,7 +74,7 @@ def _impression(source: Source) -> str:
     if source.suffix in _ROUTES:
         return f"onnxtool does not convert this form. {_ROUTES[source.suffix]}"
     if source.is_folder:
-        return "this folder holds no model in a form that is known (SavedModel, Hugging Face, sentence-transformers, PaddlePaddle)."
+        return "this folder holds no model in a form that is known (SavedModel, Hugging Face, PaddlePaddle)."
     if source.suffix == ".onnx":
         return "this is an ONNX file already; check, optimize and quantize take it as it is."
     if source.is_text:
