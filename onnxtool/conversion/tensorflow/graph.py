@@ -17,7 +17,7 @@ from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.conversion.tensorflow.patches import added_scalars, op_handlers, spectra
+from onnxtool.conversion.tensorflow.patches import added_scalars, op_handlers, spectra, texts
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
@@ -101,12 +101,13 @@ def export_frozen(frozen: FrozenGraph, model: SourceModel, options: ConvertOptio
         UnsupportedError: operators that the converter does not have; all are named.
     """
     names = [s.name for s in model.inputs], [s.name for s in model.outputs]
-    return export_at(
+    exported = export_at(
         options,
         NEWEST_OPSET,
         model.notes,
         lambda opset: to_onnx(frozen, *names, opset, name=name, verbose=options.verbose),
     )
+    return texts.without_functions(exported)
 
 
 def to_onnx(
@@ -136,7 +137,11 @@ def to_onnx(
 
     renamed = dict(zip((*frozen.inputs, *frozen.outputs), (*input_names, *output_names), strict=True))
     graph_def = _inlinable(frozen.graph_def)
-    with quiet(verbose), tf.device("/cpu:0"), applied([*op_handlers.PATCHES.values(), spectra.PATCH]):
+    with (
+        quiet(verbose),
+        tf.device("/cpu:0"),
+        applied([*op_handlers.PATCHES.values(), *texts.PATCHES.values(), spectra.PATCH]),
+    ):
         try:
             with tf.Graph().as_default():
                 tf.import_graph_def(graph_def, name="")
@@ -151,6 +156,7 @@ def to_onnx(
         except Exception as error:
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
     refuse_foreign_operators(proto)
+    texts.add_functions(proto)
     model = io.from_proto(proto)
     clean_up(model)
     return model

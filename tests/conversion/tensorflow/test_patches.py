@@ -18,14 +18,16 @@ import tensorflow as tf
 
 import onnxtool
 from onnxtool.conversion.patches import Patch
-from onnxtool.conversion.tensorflow.patches import added_scalars, spectra
+from onnxtool.conversion.tensorflow.patches import added_scalars, spectra, texts
 from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
+from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conversion.patched import hold_needed, patches_of
 
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5]], np.float32)
 SIGNS = np.array([[-0.0, 0.0, -2.0, 3.0]], np.float32)
 LARGE = np.array([[2**24, 2**24 + 1, 2**24, 2**24 + 1]])
+TEXTS = np.array([["The cat, SAT!", "don't", "", "the"], ["  a b\tthe ", "\u00c4!", "the", "!!"]], object)
 INTEGERS = np.array([[-7, -3, -1, 20], [1, 2, 5, -21]])
 
 
@@ -41,6 +43,24 @@ def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bo
     runner = OnnxRunner.open(folder / "out.onnx")
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
     return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-30)
+
+
+def vectorizes(folder: Path, **options: Any) -> bool:
+    """Keras' layer of texts, on texts of its vocabulary and others."""
+    layer = keras.layers.TextVectorization(**options)
+    layer.adapt(["The cat sat, on the mat!", "a dog sat here; don't", "Hello   world"])
+    model = keras.Sequential([keras.Input([1], dtype="string"), layer])
+    onnxtool.convert(model, folder / "out.onnx", verify_result=False)
+    runner = OnnxRunner.open(folder / "out.onnx")
+    for rows in (
+        TEXTS.reshape(-1, 1),
+        TEXTS[:1, 2:3],
+        np.array([["SAT on\x0bon the, unk"], ["mat! [UNK] a,b"]], object),
+    ):
+        (found,) = runner.run({runner.inputs[0].name: rows}).values()
+        if not np.allclose(found, model(tf.constant(rows)).numpy(), rtol=1e-6):
+            return False
+    return True
 
 
 def by_segment(name: str, folder: Path, numbers: tuple[int, ...]) -> bool:
@@ -137,6 +157,24 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["UnsortedSegmentMin"]: lambda folder: by_segment("unsorted_segment_min", folder, (-1, 2)),
     PATCHES["UnsortedSegmentSum"]: lambda folder: by_segment("unsorted_segment_sum", folder, (-1, 2)),
     PATCHES["UnsortedSegmentProd"]: lambda folder: by_segment("unsorted_segment_prod", folder, (-1, 2)),
+    texts.PATCHES["StaticRegexReplace"]: lambda folder: agrees(
+        lambda x: tf.cast(tf.strings.regex_replace(x, "[!,']", "") == "The cat SAT", tf.int32), TEXTS, folder
+    ),
+    texts.PATCHES["StringSplitV2"]: lambda folder: agrees(
+        lambda x: tf.strings.split(x[:, 0]).row_lengths(), TEXTS, folder
+    ),
+    texts.PATCHES["RaggedTensorToTensor"]: vectorizes,
+    texts.PATCHES["RaggedBincount"]: partial(vectorizes, output_mode="count"),
+    **{
+        texts.PATCHES[name]: partial(
+            agrees,
+            lambda x, f=function: tf.cast(tf.reduce_any(f(x)[:, :, None] == ["\u00c4!", "THE", "the"], 2), tf.int32),
+            TEXTS,
+        )
+        for name, function in (("StringLower", tf.strings.lower), ("StringUpper", tf.strings.upper))
+    },
+    texts.PATCHES["Equal"]: lambda folder: agrees(lambda x: tf.cast(x == "the", tf.int32), TEXTS, folder),
+    texts.PATCHES["NotEqual"]: lambda folder: agrees(lambda x: tf.cast(x != "the", tf.int32), TEXTS, folder),
     added_scalars.PATCH: has_one_transpose,
     spectra.PATCH: lambda folder: agrees(lambda x: tf.math.real(tf.signal.rfft(x)), SIGNS, folder),
 }
@@ -149,3 +187,28 @@ def test_every_correction_has_a_case() -> None:
 @pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
 def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"output_sequence_length": 5},
+        {},
+        {"standardize": "strip_punctuation"},
+        {"standardize": None},
+        {"split": None},
+        {"output_mode": "multi_hot"},
+        {"output_mode": "tf_idf"},
+    ],
+    ids=str,
+)
+def test_texts_are_vectorized_as_keras_does(tmp_path: Path, options: dict[str, Any]) -> None:
+    assert vectorizes(tmp_path, **options)
+
+
+def test_what_has_no_form_for_texts_is_refused() -> None:
+    for options in ({"ngrams": 2}, {"split": "character"}):
+        layer = keras.layers.TextVectorization(**options)
+        layer.adapt(["a b"])
+        with pytest.raises(UnsupportedError, match="no ONNX form is known for TensorFlow's"):
+            onnxtool.convert(keras.Sequential([keras.Input([1], dtype="string"), layer]))

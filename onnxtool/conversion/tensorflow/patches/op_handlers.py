@@ -13,7 +13,7 @@ from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, log1p
 
 # As onnx.TensorProto counts them.
-FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE = range(1, 12)
 UINT64 = 13
 _FLOATS = (FLOAT, FLOAT16, DOUBLE)
 _SIGNED = (INT8, INT16, INT32, INT64)
@@ -516,56 +516,58 @@ def handled(name: str, since: int, write: Handler, only_missing: bool) -> Iterat
         opsets[:] = before
 
 
-def _missing(name: str, since: int, write: Handler) -> LibraryPatch:
+def missing(name: str, since: int, write: Handler) -> LibraryPatch:
+    """An operator that tf2onnx does not know, from an opset on."""
     what = f"tf2onnx 1.17 has no translation of {name}"
     return LibraryPatch("tf2onnx", "", what, partial(handled, name, since, write, True))
 
 
-def _wrong(name: str, since: int, write: Handler, upstream: str) -> LibraryPatch:
+def wrong(name: str, since: int, write: Handler, upstream: str) -> LibraryPatch:
+    """An operator that tf2onnx does not translate right, from an opset on."""
     return LibraryPatch("tf2onnx", "1.18", upstream, partial(handled, name, since, write, False))
 
 
 PATCHES = {
-    "Erfc": _missing("Erfc", 9, _erfc),
-    "Xlogy": _missing("Xlogy", 13, _unless_zero(0, "Mul", "Log")),
-    "Xdivy": _missing("Xdivy", 13, _unless_zero(0, "Div")),
-    "MulNoNan": _missing("MulNoNan", 13, _unless_zero(1, "Mul")),
-    "EuclideanNorm": _missing("EuclideanNorm", 13, _euclidean_norm),
-    "TopKV2": _wrong("TopKV2", 13, _largest, "tf2onnx 1.17 sorts integers as float32"),
-    "SegmentMean": _wrong(
+    "Erfc": missing("Erfc", 9, _erfc),
+    "Xlogy": missing("Xlogy", 13, _unless_zero(0, "Mul", "Log")),
+    "Xdivy": missing("Xdivy", 13, _unless_zero(0, "Div")),
+    "MulNoNan": missing("MulNoNan", 13, _unless_zero(1, "Mul")),
+    "EuclideanNorm": missing("EuclideanNorm", 13, _euclidean_norm),
+    "TopKV2": wrong("TopKV2", 13, _largest, "tf2onnx 1.17 sorts integers as float32"),
+    "SegmentMean": wrong(
         "SegmentMean", 16, _segments, "tf2onnx 1.17's SegmentMean is infinite where a segment is empty"
     ),
-    "LowerBound": _missing("LowerBound", 13, _place_among_sorted),
-    "UpperBound": _missing("UpperBound", 13, _place_among_sorted),
-    "Expm1": _wrong("Expm1", 10, written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
-    "Log1p": _wrong("Log1p", 10, written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
-    "LookupTableFindV2": _wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
-    "OneHot": _wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
-    "Bitcast": _missing("Bitcast", 9, _sign_bit),
-    "Bucketize": _missing("Bucketize", 16, _bucketize),
-    "FloorDiv": _wrong("FloorDiv", 13, _floor_div, "tf2onnx 1.17 rounds quotients of integers towards zero"),
-    "Select": _wrong("Select", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN where the other one is infinite"),
-    "SelectV2": _wrong("SelectV2", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN beside infinity"),
-    "CropAndResize": _wrong("CropAndResize", 13, _crop_and_resize, "tf2onnx 1.17 rounds halves down in CropAndResize"),
-    "ResizeBicubic": _wrong("ResizeBicubic", 13, _resize_bicubic, "tf2onnx 1.17's bicubic fails on an empty batch"),
-    "ResizeNearestNeighbor": _wrong(
+    "LowerBound": missing("LowerBound", 13, _place_among_sorted),
+    "UpperBound": missing("UpperBound", 13, _place_among_sorted),
+    "Expm1": wrong("Expm1", 10, written(expm1), "tf2onnx 1.17's exp(x) - 1 has no correct digit left near zero"),
+    "Log1p": wrong("Log1p", 10, written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
+    "LookupTableFindV2": wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
+    "OneHot": wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
+    "Bitcast": missing("Bitcast", 9, _sign_bit),
+    "Bucketize": missing("Bucketize", 16, _bucketize),
+    "FloorDiv": wrong("FloorDiv", 13, _floor_div, "tf2onnx 1.17 rounds quotients of integers towards zero"),
+    "Select": wrong("Select", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN where the other one is infinite"),
+    "SelectV2": wrong("SelectV2", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN beside infinity"),
+    "CropAndResize": wrong("CropAndResize", 13, _crop_and_resize, "tf2onnx 1.17 rounds halves down in CropAndResize"),
+    "ResizeBicubic": wrong("ResizeBicubic", 13, _resize_bicubic, "tf2onnx 1.17's bicubic fails on an empty batch"),
+    "ResizeNearestNeighbor": wrong(
         "ResizeNearestNeighbor", 13, _resize_nearest, "tf2onnx 1.17 divides where TensorFlow multiplies: another pixel"
     ),
-    "ResizeArea": _wrong("ResizeArea", 13, _resize_area, "tf2onnx 1.17 takes one pixel instead of the mean of an area"),
-    "ScatterNd": _wrong("ScatterNd", 16, _scatter_nd, "tf2onnx 1.17 keeps the last of repeated indices only"),
+    "ResizeArea": wrong("ResizeArea", 13, _resize_area, "tf2onnx 1.17 takes one pixel instead of the mean of an area"),
+    "ScatterNd": wrong("ScatterNd", 16, _scatter_nd, "tf2onnx 1.17 keeps the last of repeated indices only"),
     **{
-        name: _wrong(name, 18, _segments, f"tf2onnx 1.17's {name} is infinite where a segment has no rows")
+        name: wrong(name, 18, _segments, f"tf2onnx 1.17's {name} is infinite where a segment has no rows")
         for name in ("UnsortedSegmentMax", "UnsortedSegmentMin", "SegmentMax", "SegmentMin")
     },
     **{
-        name: _wrong(name, 16, _segments, f"tf2onnx 1.17's {name} counts segments below zero from the end")
+        name: wrong(name, 16, _segments, f"tf2onnx 1.17's {name} counts segments below zero from the end")
         for name in ("UnsortedSegmentSum", "UnsortedSegmentProd")
     },
-    "Atan2": _wrong("Atan2", 9, written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
+    "Atan2": wrong("Atan2", 9, written(atan2), "tf2onnx 1.17's angle is wrong for -0.0 and beside infinity"),
     **{
-        name: _wrong(name, 13, _compared(name), f"tf2onnx 1.17's {name} compares integers as float32")
+        name: wrong(name, 13, _compared(name), f"tf2onnx 1.17's {name} compares integers as float32")
         for name in ("Less", "Greater")
     },
-    "MatrixBandPart": _wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
-    "FloorMod": _wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
+    "MatrixBandPart": wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
+    "FloorMod": wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
 }
