@@ -66,6 +66,20 @@ def test_what_exact_arithmetic_doubts_is_not_called_equal(onnxtool: Tool, tmp_pa
     assert "not shown to be the same function; no difference found" in " ".join(done.stdout.split())
 
 
+def test_a_function_that_rounds_more_coarsely_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
+    bodies = {
+        "a": "m = ReduceMean (x, axis) d = Sub (x, m) s = Mul (d, d) y = ReduceMean (s, axis)",
+        "b": "m = ReduceMean (x, axis) s = Mul (x, x) q = ReduceMean (s, axis) p = Mul (m, m) y = Sub (q, p)",
+    }
+    for name, body in bodies.items():
+        axis = "axis = Constant <value = int64[1] {1}> ()"
+        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n, 8] x) => (float[n, 1] y) {{ {axis} {body} }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+    done = onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert done.returncode == 0, done.stderr
+    assert "the same function but for rounding, NaN or infinity; no difference" in " ".join(done.stdout.split())
+
+
 def test_uses_given_data(onnxtool: Tool, digits_onnx: Path, fixtures: Path) -> None:
     done = onnxtool("compare", digits_onnx, digits_onnx, "--data", fixtures / "calib.npz")
     assert done.returncode == 0, done.stderr

@@ -68,6 +68,8 @@ def _verdict(report: CompareReport) -> str:
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
     if report.verdict == "tested" and report.certificate is not None and report.certificate.unlike:
         outcome = "not shown to be the same function; no difference found"
+    elif report.verdict == "tested" and report.certificate is not None and report.certificate.same_function:
+        outcome = "the same function but for rounding, NaN or infinity; no difference found"
     if report.verdict == "not tested":
         listed = ", ".join(f"{o.name!r} was {o.untested}" for o in report.not_tested)
         outcome = f"not tested: {listed} in every run; no difference found"

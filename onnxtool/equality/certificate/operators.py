@@ -159,6 +159,17 @@ def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
 
 
+@operator("StringNormalizer")
+def _normalized(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    """Each text by itself. Where words are left out, the data decide the shape."""
+    if a.get("stopwords") or a.get("is_case_sensitive", 0) not in (0, 1):  # which says how words are found
+        raise NotCoveredError("StringNormalizer with stopwords")
+    change = a.get("case_change_action", b"NONE")
+    if change == b"NONE":
+        return i[0]
+    return m.symbol(m.field.hash("case", m.elements(i[0]), attributes=(change, a.get("locale"))), i[0].dtype)
+
+
 @operator("Sub")
 def _sub(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, y = m.elements(i[0]), m.elements(i[1])

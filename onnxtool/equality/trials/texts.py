@@ -27,6 +27,7 @@ _TEXTS = (
 _PARTS = ("alpha", "b", "", "12", "delta")  # of what is cut at a delimiter
 _SAMPLES = 8  # texts of a pattern, at least
 _MOST_PARTS, _KNOWN_PARTS = 9, 5
+_MOST_CHANGED = 40  # known words of which others are made
 
 
 def text_values(
@@ -36,7 +37,11 @@ def text_values(
     own = [s for s in specs if s.dtype == "string"]
     joined = [dict(words) for words in facts.joined]
     whole = [dict.fromkeys((s.name for s in own), word) for word in facts.texts]
-    for label, known in (("words that make known ones", joined), ("known words", whole)):
+    changed = nearly([w for word in facts.texts[:_MOST_CHANGED] for w in [word] * len(_CHANGES)], generator)
+    others = [dict.fromkeys((s.name for s in own), word) for word in changed]
+    for label, known in (
+        ("words that make known ones", joined), ("known words", whole), ("words next to known ones", others),
+    ):  # fmt: skip
         words = generator.permutation(np.array(known, dtype=object)) if own else ()
         rows = max(1, np.size(feeds[own[0].name])) if own else 1
         for turn, place in enumerate(range(0, min(len(words), 16 * rows), rows)):
@@ -106,17 +111,20 @@ def matching(pattern: str, generator: np.random.Generator, count: int) -> list[s
         return []
 
 
+_CHANGES: tuple[Callable[[str, int], str], ...] = (
+    lambda text, _: f"x{text}",
+    lambda text, _: f"{text}x",
+    lambda text, _: text.swapcase(),
+    lambda text, at: text[:at] + text[at + 1 :],
+    lambda text, at: f"{text[:at]}~{text[at + 1 :]}",
+    lambda text, _: f"{text} ",
+)
+
+
 def nearly(texts: Sequence[str], generator: np.random.Generator) -> list[str]:
     """The same texts with something before or behind them, in other letters, or with one letter less or another one."""
-    changes: tuple[Callable[[str, int], str], ...] = (
-        lambda text, _: f"x{text}",
-        lambda text, _: f"{text}x",
-        lambda text, _: text.swapcase(),
-        lambda text, at: text[:at] + text[at + 1 :],
-        lambda text, at: f"{text[:at]}~{text[at + 1 :]}",
-    )
     places = [int(generator.integers(0, max(1, len(text)))) for text in texts]
-    return [changes[i % len(changes)](text, at) for i, (text, at) in enumerate(zip(texts, places, strict=True))]
+    return [_CHANGES[i % len(_CHANGES)](text, at) for i, (text, at) in enumerate(zip(texts, places, strict=True))]
 
 
 def _sample(tree: Iterable[tuple[Any, Any]], generator: np.random.Generator) -> str:

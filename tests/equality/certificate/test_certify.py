@@ -548,6 +548,9 @@ def test_a_size_that_decides_something_has_to_be_compared(monkeypatch: pytest.Mo
     assert not found.ok and reason in found.reason
 
 
+_LOWER = 'case_change_action = "LOWER", locale = "C", is_case_sensitive = 1'
+
+
 def test_texts_are_elements_like_others() -> None:
     inputs, output = "string[n] x, string[n] z", "float[n] y"
 
@@ -563,8 +566,13 @@ def test_texts_are_elements_like_others() -> None:
         words("k = StringConcat(z, x)"),
         words("k = StringConcat(x, z)", '["a", "c"]'),
         words("k = StringConcat(x, z)", default=4),
+        words(f"c = StringNormalizer<{_LOWER}>(x) k = StringConcat(c, z)"),
     ):
         assert "has no partner" in certify(plain, other).reason
+    lowered = words(f"c = StringNormalizer<{_LOWER}>(x) k = StringConcat(c, z)")
+    assert certify(lowered, words(f"d = Identity(x) c = StringNormalizer<{_LOWER}>(d) k = StringConcat(c, z)")).ok
+    without = words(f'c = StringNormalizer<{_LOWER}, stopwords = ["a"]>(x) k = StringConcat(c, z)')
+    assert "stopwords" in certify(without, without).reason
 
 
 def test_what_no_certificate_is_made_of() -> None:

@@ -59,9 +59,10 @@ def test_texts_are_bounded() -> None:
 
 
 def test_changed_texts_are_others() -> None:
-    made = nearly(["Abc"] * 5, np.random.default_rng(0))
+    made = nearly(["Abc"] * 6, np.random.default_rng(0))
     assert made[:3] == ["xAbc", "Abcx", "aBC"]
     assert len(made[3]) == 2
     assert made[4].count("~") == 1
+    assert made[5] == "Abc "
     assert len(made[4]) == 3
     assert nearly([""], np.random.default_rng(0)) == ["x"]

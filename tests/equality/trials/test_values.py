@@ -136,6 +136,7 @@ def test_texts_are_known_unknown_empty_and_foreign() -> None:
     spec = TensorSpec("t", "string", ("b", 1))
     made = changes([spec], {"t": np.array([["a"]] * 40, dtype=object)}, GraphHints(texts=["cat", "dog"]))
     assert {"cat", "dog"} <= set(made["known words"].get("t").reshape(-1))
+    assert {"CAT", "DOG", "cat ", "dog "} <= set(made["words next to known ones"]["t"].reshape(-1))
     assert "" in made["empty texts"]["t"]
     assert any(not word.isascii() for word in made["accents"]["t"].reshape(-1))
     assert any(not word.isascii() for word in made["emoji"]["t"].reshape(-1))
