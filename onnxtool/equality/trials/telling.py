@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -20,6 +21,7 @@ from onnxtool.runtime.runner import Runner
 Tells = Callable[[Sequence[Mapping[str, Any]]], Collection[str]]
 _LENGTHS = (64, 512, 1024, 4096, 16_000, 48_000)  # of dims that are dynamic
 _MOST = 1 << 21  # elements of one input
+_SECONDS = 10.0  # after which no other input is tried
 _RATE = 16_000  # samples of sound in a second
 
 
@@ -48,7 +50,10 @@ def telling_probes(
     left = set(silent(runs))
     sized = [replace(s, shape=np.shape(found[0].feeds[s.name])) for s in specs]
     open_at = [(s.name, i) for s in specs for i, d in enumerate(s.shape or ()) if not isinstance(d, int) and sizes]
+    began = time.perf_counter()
     for feeds in telling_feeds(sized, open_at, seed, domains, {}) if left else ():
+        if time.perf_counter() - began > _SECONDS:
+            return
         try:
             outputs = runner.run(feeds)
         except OnnxToolError:
