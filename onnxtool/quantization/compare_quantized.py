@@ -13,6 +13,7 @@ from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP, Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
+from onnxtool.quantization.write_result import verdict_on_all
 from onnxtool.report.compare import CompareReport
 
 
@@ -61,12 +62,13 @@ def judged_by_budget(
     """
     asked = QuantizeOptions(data=data, samples=samples, threads=threads, images=images)
     job = open_inputs(ModelFile(a), asked, "basic")
-    judge = FidelityEvaluator(job.original, job.runner(job.source), job.probes(), batch=1)
-    fidelity = judge.judge(job.runner(Path(b)), detailed=True)
+    runners = (job.runner(job.source), job.runner(Path(b)))
+    judge = FidelityEvaluator(job.original, runners[0], job.probes(), batch=1)
     budget = Criterion(DEFAULT_DROP)
-    kept = budget.judge(fidelity).kept
+    _, verdict = verdict_on_all(job, *runners, judge.judge(runners[1], detailed=True), budget)
+    kept = verdict.kept
     note = "beyond equality, within the budget of quantize"
     outputs = tuple(replace(o, ok=True, note=note) if kept and not o.ok else o for o in report.outputs)
-    weakest = f"; the weakest is {fidelity.weakest}" if fidelity.weakest and not kept else ""
+    weakest = "" if kept else f"; {verdict.worst.text}"
     random = () if data is not None else ("without --data the budget is judged on random inputs, which says little.",)
     return replace(report, outputs=outputs, budget=budget.words + weakest, warnings=(*report.warnings, *random))

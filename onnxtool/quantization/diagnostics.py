@@ -22,6 +22,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 
 _SAMPLES = 16
+_LEAST_VALUES = 4  # of a channel, to tell how it varies
 _FAR = 3.0  # standard deviations of training that the mean of half of the channels is off
 _WIDER = 25.0  # times the variance of training, or the same part of it, in half of the channels
 # What the data make in the first layer against its bias; of the trained models looked at, 1.6 to 55 times as much.
@@ -34,8 +35,8 @@ _LINEAR = ("Conv", "Gemm", "MatMul")
 def input_scaling_warning(model: ir.Model, data: DataSource) -> str:
     """A warning where the data are far from what the first layer saw in training; else "".
 
-    A BatchNormalization behind it has the statistics; where it was folded, the layer's bias is of the size that its
-    products have.
+    A BatchNormalization behind it has the statistics, and so has a scaler before it; where these were folded, the
+    layer's bias is of the size that its products have.
 
     Args:
         model: the float model as it came.
@@ -43,16 +44,16 @@ def input_scaling_warning(model: ir.Model, data: DataSource) -> str:
     """
     normalized = _first_normalized(model)
     if normalized is not None:
-        node, mean, variance = normalized
-        seen = _seen_at(model, node.inputs[0], data, 1)
-        if seen is None or len(seen) != len(mean):
+        value, mean, variance = normalized
+        seen = _seen_at(model, value, data, 1)
+        if seen is None or (mean.size > 1 and len(seen) != len(mean)) or seen.shape[1] < _LEAST_VALUES:
             return ""
         off = np.median(np.abs(seen.mean(1) - mean) / np.sqrt(variance + 1e-12))
         wider = float(np.median(seen.var(1) / (variance + 1e-12)))
         if off <= _FAR and 1 / _WIDER <= wider <= _WIDER:
             return ""
         return (
-            f"the data do not look like what the model was trained on: behind its first layer, means are {off:.2g} "
+            f"the data do not look like what the model was trained on: where it normalizes, means are {off:.2g} "
             f"standard deviations off and the variance is {wider:.2g} times that of training. {_SCALE_THEM}"
         )
     first = next((n for n in model.graph if is_op(n, "Conv", "Gemm") and n.inputs[0] in set(model.graph.inputs)), None)
@@ -92,20 +93,42 @@ def _seen_at(model: ir.Model, value: ir.Value | None, data: DataSource, axis: in
     return np.concatenate([np.moveaxis(o, axis, 0).reshape(channels, -1) for o in outputs], 1).astype(np.float64)
 
 
-def _first_normalized(model: ir.Model) -> tuple[ir.Node, np.ndarray, np.ndarray] | None:
-    """The first BatchNormalization right behind a first layer, its running mean and variance: float64 [channels]."""
+def _first_normalized(model: ir.Model) -> tuple[ir.Value, np.ndarray, np.ndarray] | None:
+    """What is normalized at an input or right behind a first layer, its mean and variance in training: float64
+    [channels], or [1] for all of them.
+    """
     inputs = set(model.graph.inputs)
     for node in model.graph:
         if node.op_type != "BatchNormalization" or len(node.inputs) < 5 or node.inputs[0] is None:
             continue
         layer = node.inputs[0].producer()
-        if layer is None or layer.op_type not in _LINEAR or layer.inputs[0] not in inputs:
+        behind = layer is not None and layer.op_type in _LINEAR and layer.inputs[0] in inputs
+        if not behind and node.inputs[0] not in inputs:
             continue
-        mean, variance = constant_array(node.inputs[3]), constant_array(node.inputs[4])
-        if mean is None or variance is None or mean.shape != variance.shape or mean.ndim != 1:
+        scale, bias, mean, variance = (constant_array(v) for v in node.inputs[1:5])
+        if scale is None or bias is None or mean is None or variance is None or mean.ndim != 1:
             continue
-        return node, mean.astype(np.float64), np.maximum(variance.astype(np.float64), 0.0)
-    return None
+        if behind:
+            return node.inputs[0], mean.astype(np.float64), np.maximum(variance.astype(np.float64), 0.0)
+        return node.outputs[0], bias.astype(np.float64), np.square(scale.astype(np.float64))
+    scaled = next((v for start in model.graph.inputs if (v := _scaled(start)) is not None), None)
+    return None if scaled is None else (scaled, np.zeros(1), np.ones(1))
+
+
+def _scaled(value: ir.Value) -> ir.Value | None:
+    """What a scaler, which takes off the mean and divides by the spread, makes of a float input; None without one."""
+    found: set[str] = set()
+    if value.dtype != ir.DataType.FLOAT:
+        return None
+    while len(value.uses()) == 1:
+        ((node, index),) = value.uses()
+        if node.op_type == "Scaler":
+            return node.outputs[0]
+        if not is_op(node, "Sub", "Add", "Mul", "Div") or constant_array(node.inputs[1 - index]) is None or index > 0:
+            break
+        found.add("shift" if node.op_type in ("Sub", "Add") else "scale")
+        value = node.outputs[0]
+    return value if found == {"shift", "scale"} else None
 
 
 _FLOATS = ("float32", "float16", "float64", "bfloat16")
@@ -137,9 +160,10 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
 
 
 def _few(data: DataSource) -> list[str]:
-    if data.count is None or data.count >= _ENOUGH:
+    count, distinct = _distinct(data)
+    if distinct >= _ENOUGH:
         return []
-    samples = "1 sample is" if data.count == 1 else f"{data.count} samples are"
+    samples = "1 sample is" if count == 1 else f"{distinct} {'different ' * (distinct < count)}samples are"
     return [
         f"{samples} few to measure ranges and errors on: others may lie beyond these ranges, and lose more. A hundred "
         "that look like what the model will see are enough."
@@ -170,7 +194,8 @@ def check_samples(data: DataSource) -> None:
     found = _integers(data)
     if found:
         raise InputError(f"{data.label}: {found}. {_SCALE_THEM} --data-as-is takes them as they are.")
-    if data.joins and _are_all_the_same(data):
+    count, distinct = _distinct(data)
+    if data.joins and 1 == distinct < count:
         raise InputError(
             f"{data.label}: all samples are the same, so that neither ranges nor errors can be measured. Give samples "
             "that differ, as the model will see them; --data-as-is takes them all the same."
@@ -197,15 +222,14 @@ def _integers(data: DataSource) -> str:
     return ""
 
 
-def _are_all_the_same(data: DataSource) -> bool:
-    """Whether no sample differs from the first, of two and more."""
-    samples = data.limited(_SPREAD_SAMPLES).samples()
-    first = next(samples, {})
-    count = 0
-    for count, feeds in enumerate(samples, 1):  # noqa: B007
-        if any(not np.array_equal(value, first[name]) for name, value in feeds.items()):
-            return False
-    return count > 0
+def _distinct(data: DataSource) -> tuple[int, int]:
+    """How many samples were read until there were enough that differ, and how many of these do."""
+    found, count = set(), 0
+    for count, feeds in enumerate(data.limited(_SPREAD_SAMPLES).samples(), 1):  # noqa: B007
+        found.add(hash(tuple(value.tobytes() for value in feeds.values())))
+        if len(found) >= _ENOUGH:
+            break
+    return count, len(found)
 
 
 def _constant_columns(data: DataSource) -> list[str]:

@@ -96,10 +96,10 @@ class QuantizationInputs:
                     raise
                 return CastingRunner.open(model, options)
 
-    def probes(self) -> DataSource:
+    def probes(self, most: int | None = FIDELITY_SAMPLES) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""
         data = self.task.data if self.data is None and self.task is not None else self.data
-        return self._random if data is None else data.limited(FIDELITY_SAMPLES)
+        return self._random if data is None else data.limited(most)
 
     @cached_property
     def _random(self) -> DataSource:

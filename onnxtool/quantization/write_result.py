@@ -22,18 +22,18 @@ from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
 from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
-from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP, Criterion
+from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP, AccuracyVerdict, Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.bench import LatencyRatio
-from onnxtool.report.quantize import QuantizeReport
+from onnxtool.report.quantize import Fidelity, QuantizeReport, TaskMetric
 from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.in_turn import RunnerInTurn
 from onnxtool.runtime.providers.resolve import CPU
-from onnxtool.runtime.runner import CastingRunner
+from onnxtool.runtime.runner import CastingRunner, Runner
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
@@ -43,6 +43,7 @@ _PATIENCE = 0.03  # of the time limit: by then the float model has run on what t
 _FEW_PROBES = 4  # or on so many samples
 _PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search has judged on many more
 _TIMED = 0.3  # seconds
+_JUDGING = 20.0  # seconds for a verdict on a mode that is named
 
 
 class FirstResult:
@@ -155,13 +156,17 @@ def finish(
         size = job.source.bytes
         plan = set(select(job.prepared.graph, recipe))
         budget = Criterion(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
-        kept = outcome is not None or budget.judge(fidelity, metric).kept
-        if kept or max_drop is None:
+        why = ""
+        if outcome is None:
+            fidelity, verdict = verdict_on_all(job, float_runner, runner, fidelity, budget, metric)
+            why = "" if verdict.kept else verdict.worst.text
+        if not why or max_drop is None:
             job.turn.end()
             io.save(_graph(built), target)
             report = _in_its_form(_written(job, recipe, target, plan, size, began), recipe)
         else:
             report = _report(job, recipe, counts(job.prepared.graph, plan), size, began)
+            report = replace(report, verdict=f"more is lost than --max-drop allows: {why}; nothing was written.")
     return replace(
         report,
         kernels=kernels,
@@ -174,9 +179,33 @@ def finish(
             *report.warnings,
             *remarks(job, recipe, plan),
             *remarks_on_metric(job.task, metric),
-            *(() if outcome is not None else _shortfalls(report, kept, latency)),
+            *(() if outcome is not None else _shortfalls(report, why, latency)),
         ),
     )
+
+
+def verdict_on_all(
+    job: QuantizationInputs,
+    float_runner: Runner,
+    runner: Runner,
+    seen: Fidelity,
+    budget: Criterion,
+    metric: TaskMetric | None = None,
+) -> tuple[Fidelity, AccuracyVerdict]:
+    """The verdict on a result: on all samples that time allows, unless the few `seen` show it to be far out.
+
+    Few samples show little where noise varies between samples, and rows that are rare are not among them.
+    """
+    verdict = budget.judge(seen, metric)
+    began = time.perf_counter()
+    for runs in (float_runner, runner):
+        runs.run(job.probes().first())
+    samples = job.probes(int(_JUDGING / (time.perf_counter() - began)))
+    if verdict.hopeless or samples.count is None or samples.count <= seen.samples:
+        return seen, verdict
+    judge = FidelityEvaluator(job.original, float_runner, samples, batch=1, kinds=job.kinds, confidence=job.confidence)
+    seen = replace(judge.judge(runner), outputs=seen.outputs)
+    return seen, budget.judge(seen, metric)
 
 
 @contextmanager
@@ -214,13 +243,13 @@ def _in_its_form(report: QuantizeReport, recipe: QuantRecipe) -> QuantizeReport:
     return replace(report, warnings=(*report.warnings, checked, *left))
 
 
-def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio | None) -> list[str]:
-    """What a mode that was asked for by name gives that `auto` would not have written."""
+def _shortfalls(report: QuantizeReport, why: str, latency: LatencyRatio | None) -> list[str]:
+    """What a mode asked for by name gives that `auto` would not have written; `why`: what breaks the budget."""
     found = []
-    if report.ok and not kept:
+    if report.ok and why:
         found.append(
-            f"loses more than {DEFAULT_DROP * 100:g} point of accuracy, which auto would not write. --max-drop sets a "
-            "limit for this mode too."
+            f"loses more than {DEFAULT_DROP * 100:g} point of accuracy, which auto would not write: {why}. --max-drop "
+            "sets a limit for this mode too."
         )
     if latency is not None and latency.low > 1:
         found.append(f"runs slower than float here: {latency.value:.3g} times its latency.")
@@ -284,7 +313,6 @@ def _report(
         latency=None,
         fidelity=None,
         seconds=time.perf_counter() - began,
-        verdict="more is lost than --max-drop allows; nothing was written.",
     )
 
 

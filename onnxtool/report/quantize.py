@@ -26,6 +26,7 @@ class Fidelity:
             where no output holds classes.
         sequences: `agreement` is of characters in what a CTC decoder reads off, not of single steps.
         flips_at_most: share of other classes (1 - `agreement`) at most, at the confidence asked for.
+        flips_counted: 1 - `agreement`, less where float's probabilities say that its best class is not sure.
         drop_at_most: `expected_drop` at most, likewise; it counts what is near a tie and did not flip.
         detection_f1: F1 against the float model of scores over 0.3, 0.5 or 0.7, the worst; None where no output holds
             scores.
@@ -62,6 +63,7 @@ class Fidelity:
     channel_db: float = float("inf")
     expected_drop: float | None = None
     flips_at_most: float | None = None
+    flips_counted: float | None = None
     drop_at_most: float | None = None
     detection_f1: float | None = None
     sequences: bool = False

@@ -17,8 +17,14 @@ from onnxtool.runtime.data.open_data import open_data
 @pytest.mark.parametrize(("count", "told"), [(1, "1 sample is few"), (7, "7 samples are few"), (8, "")])
 def test_few_samples_are_told(count: int, told: str) -> None:
     specs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
-    found = _few(open_data({"x": np.zeros((count, 2), np.float32)}, specs))
+    found = _few(open_data({"x": np.arange(2.0 * count, dtype=np.float32).reshape(count, 2)}, specs))
     assert [told in text for text in found] == ([True] if told else [])
+
+
+def test_samples_that_are_repeated_count_once() -> None:
+    specs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
+    rows = np.arange(14, dtype=np.float32).reshape(7, 2)[np.arange(200) % 7]
+    assert "7 different samples are few" in _few(open_data({"x": rows}, specs))[0]
 
 
 @pytest.mark.parametrize(

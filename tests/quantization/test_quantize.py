@@ -189,6 +189,17 @@ def test_samples_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
     assert any("7 of 8 columns of 'x' are the same in all samples" in w for w in report.warnings)
 
 
+def test_a_mode_that_is_named_is_judged_on_all_samples_and_says_what_breaks_the_budget(
+    digits_onnx: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    data = {"image": np.load(fixtures / "calib.npz")["image"]}
+    options = {"mode": "int4", "data": data}
+    report = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", max_drop=0.5, **options)
+    assert report.fidelity is not None and report.fidelity.samples == len(data["image"]) == 128
+    refused = onnxtool.quantize(digits_onnx, tmp_path / "r.onnx", max_drop=1e-5, **options)
+    assert "logits" in refused.verdict or "classes" in refused.verdict
+
+
 def _half_wrong(outputs: dict[str, np.ndarray], labels: np.ndarray) -> float:
     """A metric that loses with every bit of noise: minus the distance to the float model's logits."""
     return -float(np.abs(outputs["logits"] - labels).mean())

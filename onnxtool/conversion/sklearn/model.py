@@ -187,8 +187,10 @@ class SklearnModel(SourceModel):
         tied |= self._tied_classes(lambda: found or self.run(feeds), count)
         clear = np.flatnonzero(~tied)
         left_out = count - len(clear)
-        if not self._clear_rows and left_out > _FEW_TIES * count:  # of the rows that it is first held to: the user's
-            told = f"not compared where classes or neighbours tie ({left_out} of {count} rows), which may differ"
+        where = "not compared where classes or neighbours tie"
+        # Of the rows that it is first held to: the user's.
+        if not self._clear_rows and left_out > _FEW_TIES * count and where not in self.untested:
+            told = f"{where} ({left_out} of {count} rows), which may differ"
             self.untested = "; ".join(filter(None, [self.untested, told]))
         if len(clear):
             self._clear_rows = {name: np.asarray(array)[clear] for name, array in feeds.items()}

@@ -22,13 +22,15 @@ def probabilities(values: np.ndarray) -> np.ndarray:
 
 
 _LEAST_DROP = 0.001  # that is said
+_LEAST_SURE = 0.25  # that the best class is taken to be, where probabilities say less
 _UNSURE = 1.5  # times the cost: without it a language model lost more than the bound in 6 to 42 % of resampled runs
 _PLACES = 256  # of a sample, whose margins are looked at
 
 
-def _margins(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _margins(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Of some places of a sample: by how much the best class leads the second, how far the candidate is off in that,
-    and the difference of both classes' probabilities; float64 [places], of logits or of probabilities.
+    and the difference of both classes' probabilities; float64 [places], of logits or of probabilities. Then the mean
+    probability of the best class.
     """
     a, b = (v.reshape(-1, v.shape[-1]) for v in (right, actual))
     chosen = slice(None, None, max(1, len(a) // _PLACES))
@@ -37,7 +39,8 @@ def _margins(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndar
     rows = np.arange(len(a))
     first, second = np.argpartition(-a, 1, axis=1)[:, :2].T
     margin = a[rows, first] - a[rows, second]
-    return margin, b[rows, first] - b[rows, second] - margin, likely[rows, first] - likely[rows, second]
+    off, gap = b[rows, first] - b[rows, second] - margin, likely[rows, first] - likely[rows, second]
+    return margin, off, gap, float(likely[rows, first].mean())
 
 
 def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
@@ -104,7 +107,7 @@ class ClassAgreement:
     _lost: float = 0.0
     _are_likely: bool = True
     _samples: list[tuple[float, float]] = field(default_factory=list)  # flips of each, of so many places
-    _near: list[tuple[np.ndarray, np.ndarray, np.ndarray, float]] = field(default_factory=list)
+    _near: list[tuple[np.ndarray, np.ndarray, np.ndarray, float, float]] = field(default_factory=list)
     _blank: dict[int, int] = field(default_factory=dict)
     _steps: list[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=list)  # best classes, and what it costs
     _read: _Reading = field(default_factory=lambda: _Reading(0))
@@ -173,7 +176,7 @@ class ClassAgreement:
         chance = np.vectorize(NormalDist().cdf, otypes=[float])
         costs = [
             max(cost, float((gap * chance(-margin / max(float(noise), 1e-30))).mean()))
-            for margin, _, gap, cost in self._near
+            for margin, _, gap, _, cost in self._near
         ]
         return max(_UNSURE * mean_bound(np.array(costs), confidence), _LEAST_DROP)
 
@@ -186,6 +189,15 @@ class ClassAgreement:
     def agreement(self) -> float:
         """Share of equal classes, or of equal characters."""
         return 1 - self._reading().share(self._reading().edits) if self.is_ctc else self.hits / self.total
+
+    @property
+    def flips_counted(self) -> float:
+        """`1 - agreement`, less where the float model's probabilities say that it is right less often: what one of
+        hardly more than a tie flips costs little even if it is never right.
+        """
+        likely = self._are_likely and not self.is_ctc
+        sure = float(np.mean([top for *_, top, _ in self._near])) if likely else 1.0
+        return (1 - self.agreement) * max(sure, _LEAST_SURE)
 
     @property
     def expected_drop(self) -> float:

@@ -160,9 +160,10 @@ class Criterion:
         most = _MOST_FLIPS_CLOSE if seen.channel_db >= _CLOSE_DB else _MOST_FLIPS
         flipped = (share if seen.flips_at_most is None else seen.flips_at_most) / self._allowed
         cost = (seen.expected_drop if seen.drop_at_most is None else seen.drop_at_most) / self._allowed
-        many = share / (most * self._allowed)
+        many = (share if seen.flips_counted is None else seen.flips_counted) / (most * self._allowed)
         counted = OutputLoss(f"{share:.1%} of characters are others", share / self._allowed, flipped)
         text = f"other classes cost {_points(cost * self._allowed)} at most"
+        text = text if math.isfinite(cost) else "one sample does not tell what other classes cost"
         text = text if cost >= many else f"{share:.1%} of classes are others"
         maybe = [name for name, kind in seen.kinds.items() if kind == "linear"]
         if maybe and "classes" not in seen.kinds.values():

@@ -247,6 +247,7 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
         channel_db=min((v.channel_db for v in judged or floats), default=float("inf")),
         expected_drop=max((c.expected_drop for c in classes), default=None),
         flips_at_most=max((c.flips_at_most(confidence) for c in classes), default=None),
+        flips_counted=max((c.flips_counted for c in classes), default=None),
         drop_at_most=max((c.drop_at_most(confidence) for c in classes), default=None),
         detection_f1=_least(f.f1() for f in found),
         detection_cost=_most(f.cost(confidence) for f in found),

@@ -116,3 +116,15 @@ def test_two_samples_vary_as_new_ones_would() -> None:
 
 def test_a_part_of_a_hit_is_one() -> None:
     assert share_bound(0.5, 10) == share_bound(1, 10) > share_bound(0, 10)
+
+
+def test_flips_of_what_is_hardly_more_than_a_tie_count_for_less() -> None:
+    """Ages as a hundred classes: the best one has a chance of a few in a hundred. Logits say nothing of the kind."""
+    random = np.random.default_rng(3)
+    logits = 2 - 0.5 * (np.arange(100) - random.uniform(20, 80, (400, 1))) ** 2 / 64
+    likely = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    ages, raw = ClassAgreement(), ClassAgreement()
+    ages.add(likely, likely * (1 + 0.001 * random.normal(size=likely.shape)))
+    raw.add(logits, logits + 0.001 * random.normal(size=logits.shape))
+    assert ages.flips_counted == pytest.approx((1 - ages.agreement) * 0.25) and ages.agreement < 1
+    assert raw.flips_counted == 1 - raw.agreement > 0

@@ -1,9 +1,12 @@
 """Kernels of rows and fitted rows, in doubles.
 
-Source: scikit-learn, `sklearn.metrics.pairwise`; libsvm's of the same names are the same functions.
+Source: scikit-learn, `sklearn.metrics.pairwise`; libsvm's of the same names are the same functions. Covariances are
+those of `sklearn.gaussian_process.kernels`.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -43,3 +46,58 @@ def kernel_of(
     products = write.add("MatMul", x, factor * np.ascontiguousarray(fitted.T))
     scaled = write.add("Add", products, float(first))
     return write.add("Tanh", scaled) if kind == "sigmoid" else write.add("Pow", scaled, float(degree))
+
+
+_JOINED = {"Sum": "Add", "Product": "Mul"}
+
+
+def covariance(write: NodeWriter, x: str, fitted: np.ndarray | None, kernel: Any) -> str | float:
+    """[rows, fitted rows] of a Gaussian process; [rows, 1] of each row with itself where `fitted` is None. A number
+    stands for all of them.
+
+    Raises:
+        UnsupportedError: a kernel without a form here.
+    """
+    kind = type(kernel).__name__
+    if kind in _JOINED or kind == "Exponentiation":
+        sides = [kernel.kernel] if kind == "Exponentiation" else [kernel.k1, kernel.k2]
+        parts = [covariance(write, x, fitted, side) for side in sides]
+        parts += [float(kernel.exponent)] if kind == "Exponentiation" else []
+        return write.add(_JOINED.get(kind, "Pow"), *parts)
+    if kind == "ConstantKernel":
+        return float(kernel.constant_value)
+    if kind == "WhiteKernel":
+        return float(kernel.noise_level) if fitted is None else 0.0
+    if kind == "DotProduct":
+        squared = float(kernel.sigma_0) ** 2
+        if fitted is None:
+            return write.add("Add", write.add("ReduceSum", write.add("Mul", x, x), np.array([1]), keepdims=1), squared)
+        return write.add("Add", write.add("MatMul", x, np.ascontiguousarray(fitted.T)), squared)
+    if kind not in ("RBF", "Matern", "RationalQuadratic", "ExpSineSquared"):
+        raise UnsupportedError(f"{type(write.step).__name__}: its kernel {kind} has no ONNX form here.")
+    return 1.0 if fitted is None else _stationary(write, x, fitted, kernel)
+
+
+def _stationary(write: NodeWriter, x: str, fitted: np.ndarray, kernel: Any) -> str:
+    """By the distances alone."""
+    kind, length = type(kernel).__name__, np.asarray(kernel.length_scale, np.float64).reshape(1, -1)
+    if kind == "ExpSineSquared":
+        waves = write.add("Mul", distances(write, x, fitted, "euclidean"), float(np.pi / kernel.periodicity))
+        wave = write.add("Div", write.add_of("", 7, "Sin", waves), float(kernel.length_scale))
+        return write.add("Exp", write.add("Mul", write.add("Mul", wave, wave), -2.0))
+    squares = distances(write, write.add("Div", x, length), fitted / length, "sqeuclidean")
+    if kind == "RationalQuadratic":
+        base = write.add("Add", write.add("Div", squares, float(2 * kernel.alpha)), 1.0)
+        return write.add("Pow", base, -float(kernel.alpha))
+    if kind == "RBF" or kernel.nu == np.inf:
+        return write.add("Exp", write.add("Mul", squares, -0.5))
+    if kernel.nu not in (0.5, 1.5, 2.5):
+        raise UnsupportedError(f"{type(write.step).__name__}: Matern with nu={kernel.nu:g} has no ONNX form here.")
+    apart = write.add("Sqrt", write.add("Mul", squares, float(2 * kernel.nu)))
+    decay = write.add("Exp", write.add("Neg", apart))
+    if kernel.nu == 0.5:
+        return decay
+    factor = write.add("Add", apart, 1.0)
+    if kernel.nu == 2.5:
+        factor = write.add("Add", factor, write.add("Div", write.add("Mul", apart, apart), 3.0))
+    return write.add("Mul", factor, decay)

@@ -34,6 +34,34 @@ def _convert_nystroem(write: NodeWriter) -> None:
     write.give(write.add("MatMul", kernel, np.float64(step.normalization_.T)))
 
 
+def _convert_count_sketch(write: NodeWriter) -> None:
+    """Hashed columns of each factor, circularly convolved: products of their Fourier transforms, which are matrices."""
+    step = write.step
+    count = int(step.n_components)
+    x = write.add("Mul", write.joined(), float(np.sqrt(step.gamma)))
+    waves = np.exp(-2j * np.pi * (np.outer(np.arange(count), np.arange(count)) % count) / count)
+    real = imaginary = ""
+    for places, signs in zip(step.indexHash_, step.bitHash_, strict=True):
+        turned = waves[places] * np.asarray(signs)[:, None]
+        row = np.sqrt(step.coef0) * turned[-1:] if step.coef0 != 0 else np.zeros((1, count))
+        turned = turned[: step.n_features_in_]
+        a, b = (
+            write.add("Add", write.add("MatMul", x, np.ascontiguousarray(part)), np.ascontiguousarray(more))
+            for part, more in ((turned.real, row.real), (turned.imag, row.imag))
+        )
+        if real:
+            straight, crossed = write.add("Mul", imaginary, b), write.add("Mul", real, b)
+            real, imaginary = (
+                write.add("Sub", write.add("Mul", real, a), straight),
+                write.add("Add", crossed, write.add("Mul", imaginary, a)),
+            )
+        else:
+            real, imaginary = a, b
+    back = waves.conj() / count
+    parts = write.add("MatMul", real, back.real.copy()), write.add("MatMul", imaginary, back.imag.copy())
+    write.give(write.add("Sub", *parts))
+
+
 def _convert_ridge(write: NodeWriter) -> None:
     step = write.step
     fitted = np.asarray(step.X_fit_.toarray() if issparse(step.X_fit_) else step.X_fit_, np.float64)
@@ -106,6 +134,9 @@ PATCH = converter_patch(
     "",
     "skl2onnx 1.20 has no converters for them",
     transformer("sklearn.kernel_approximation:Nystroem", _convert_nystroem, lambda step: len(step.normalization_)),
+    transformer(
+        "sklearn.kernel_approximation:PolynomialCountSketch", _convert_count_sketch, lambda step: step.n_components
+    ),
     transformer("sklearn.kernel_approximation:RBFSampler", _convert_sampler, lambda step: len(step.random_offset_)),
     transformer(
         "sklearn.kernel_ridge:KernelRidge", _convert_ridge, lambda step: int(np.prod(step.dual_coef_.shape[1:]))

@@ -1,20 +1,24 @@
-"""Mixtures of Gaussians, and quadratic discriminants, in doubles.
+"""Mixtures of Gaussians, quadratic discriminants, and classes by Gaussian processes, in doubles.
 
 Logarithms of likelihoods are large sums of which the differences count.
 
-Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`), `sklearn.discriminant_analysis`.
+Source: scikit-learn, `sklearn.mixture` (`_estimate_log_gaussian_prob`), `sklearn.discriminant_analysis`,
+`sklearn.gaussian_process` (algorithm 3.2 of Rasmussen and Williams 2006, "Gaussian processes for machine learning").
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.converters.kernels import covariance
 from onnxtool.conversion.sklearn.converters.members import give_posterior
-from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension
+from onnxtool.errors import UnsupportedError
 
 
 def _convert_mixture(write: NodeWriter, _original: Callable[[], None]) -> None:
@@ -68,10 +72,63 @@ def _convert_quadratic(write: NodeWriter) -> None:
     give_posterior(write, logs)
 
 
+_NODES = 32  # of the quadrature; an error function of up to 6 has all its digits
+
+
+def _error_function(write: NodeWriter, value: str) -> str:
+    """Of [..., 1], in doubles, for which the runtime has no kernel: the integral of exp(-t^2) by Gauss's nodes."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    value = write.add("Min", write.add("Max", value, -6.0), 6.0)
+    points = write.add("Mul", value, (nodes + 1) / 2)
+    bells = write.add("Exp", write.add("Neg", write.add("Mul", points, points)))
+    return write.add("Mul", write.add("MatMul", bells, weights[:, None] / np.sqrt(np.pi)), value)
+
+
+def _latent(write: NodeWriter, x: str, model: Any) -> tuple[str, str]:
+    """Of two classes: the mean of the latent function, and the chance of the second class, [rows, 1]."""
+    from sklearn.gaussian_process._gpc import COEFS, LAMBDAS
+
+    fitted = np.asarray(model.X_train_, np.float64)
+    kernel = covariance(write, x, fitted, model.kernel_)
+    kernel = write.add("Add", np.zeros((1, len(fitted))), kernel)
+    mean = write.add("MatMul", kernel, (model.y_train_ - model.pi_).reshape(-1, 1))
+    seen = write.add("MatMul", kernel, np.ascontiguousarray(np.linalg.solve(model.L_, np.diag(model.W_sr_)).T))
+    known = write.add("ReduceSum", write.add("Mul", seen, seen), np.array([1]), keepdims=1)
+    variance = write.add("Sub", covariance(write, x, None, model.kernel_), known)
+    scale = LAMBDAS.reshape(1, -1)
+    wide = write.add("Sqrt", write.add("Add", write.add("Mul", variance, 2 * scale**2), 1.0))
+    nowhere = write.add("Mul", write.add("Sqrt", variance), 0.0)  # NaN below zero, as there
+    ratios = write.add("Div", write.add("Mul", write.add("Add", mean, nowhere), scale), wide)
+    steps = _error_function(write, write.add("Unsqueeze", ratios, np.array([2])))
+    parts = write.add("MatMul", write.add("Squeeze", steps, np.array([2])), COEFS.reshape(-1, 1) / 2)
+    return mean, write.add("Add", parts, float(COEFS.sum() / 2))
+
+
+def _convert_process(write: NodeWriter) -> None:
+    model, x = write.step, write.joined()
+    several = len(model.classes_) > 2
+    if several and model.multi_class != "one_vs_rest":
+        raise UnsupportedError("GaussianProcessClassifier: multi_class='one_vs_one' gives no chances.")
+    members = model.base_estimator_.estimators_ if several else [model.base_estimator_]
+    latent = [_latent(write, x, member) for member in members]
+    if not several:
+        ((mean, chance),) = latent
+        places = write.cast(write.add("Less", 0.0, write.add("Squeeze", mean, np.array([1]))), INT64)
+        chances = write.columns([write.add("Sub", 1.0, chance), chance])
+    else:
+        each = write.columns([chance for _, chance in latent])
+        places = write.add("ArgMax", each, axis=1, keepdims=0)
+        chances = write.add("Div", each, write.add("ReduceSum", each, np.array([1]), keepdims=1))
+    write.give_labels(places, model.classes_)
+    write.give(chances, write.outputs[1])
+
+
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 subtracts large numbers of mixtures, and has no decision function of quadratic discriminants",
+    "skl2onnx 1.20 subtracts large numbers of mixtures, has no decision function of quadratic discriminants, and "
+    "solves the equations of a Gaussian process by an operator that no runtime has",
     extension("sklearn.mixture:GaussianMixture", _convert_mixture),
     extension("sklearn.mixture:BayesianGaussianMixture", _convert_mixture),
     classifier("sklearn.discriminant_analysis:QuadraticDiscriminantAnalysis", _convert_quadratic),
+    classifier("sklearn.gaussian_process:GaussianProcessClassifier", _convert_process),
 )

@@ -18,6 +18,7 @@ from onnxtool.errors import UnsupportedError
 _OPERATORS: dict[Any, str] = {
     np.abs: "Abs", np.exp: "Exp", np.log: "Log", np.negative: "Neg", np.sqrt: "Sqrt", np.sign: "Sign",
     np.floor: "Floor", np.ceil: "Ceil", np.reciprocal: "Reciprocal", np.tanh: "Tanh", np.sin: "Sin", np.cos: "Cos",
+    np.rint: "Round",
 }  # fmt: skip
 
 
@@ -37,6 +38,10 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         np.log2: lambda: _scaled_logarithm(write, value, np.log(2)),
         np.log10: lambda: _scaled_logarithm(write, value, np.log(10)),
         np.cbrt: lambda: _cube_root(write, value),
+        np.arctan: lambda: _arc_tangent(write, value),
+        np.arcsinh: lambda: _inverse_sine(write, value),
+        np.radians: lambda: write.add("Mul", value, np.pi / 180),
+        np.degrees: lambda: write.add("Mul", value, 180 / np.pi),
         missing_zeros: lambda: write.add("Where", write.add("Equal", value, 0.0), float("nan"), value),
     }
     if function is None:
@@ -58,6 +63,36 @@ def _cube_root(write: NodeWriter, value: str) -> str:
     return write.add("Mul", write.add("Sign", value), root)
 
 
+def _arc_tangent(write: NodeWriter, value: str) -> str:
+    """Newton's steps to the angle whose sine and cosine have this quotient; the runtime has no Atan of doubles.
+
+    Within one a fraction is near enough to begin with: three steps leave nothing. Beyond, the angle of 1 / value is
+    what is missing from a right angle.
+    """
+    beyond = write.add("Less", 1.0, write.add("Abs", value))
+    x = write.add("Where", beyond, write.add("Reciprocal", value), value)
+    angle = write.add("Div", x, write.add("Add", write.add("Mul", write.add("Mul", x, x), 0.28), 1.0))
+    for _ in range(3):
+        sine, cosine = write.add_of("", 7, "Sin", angle), write.add_of("", 7, "Cos", angle)
+        apart = write.add("Sub", sine, write.add("Mul", x, cosine))
+        angle = write.add("Sub", angle, write.add("Mul", cosine, apart))
+    right = write.add("Mul", write.add("Sign", value), np.pi / 2)
+    return write.add("Where", beyond, write.add("Sub", right, angle), angle)
+
+
+def _inverse_sine(write: NodeWriter, value: str) -> str:
+    """Of hyperbolas: the logarithm of |x| + sqrt(x^2 + 1), whose part beyond one is taken apart from it."""
+    size = write.add("Abs", value)
+    root = write.add("Sqrt", write.add("Add", write.add("Mul", size, size), 1.0))
+    more = write.add("Mul", size, write.add("Div", size, write.add("Add", root, 1.0)))
+    logarithm, doubled = (
+        log1p(write.add, write.add("Add", size, more)),
+        write.add("Add", write.add("Log", size), np.log(2)),
+    )
+    large = write.add("Less", 1e9, size)  # whose square may be infinite
+    return write.add("Mul", write.add("Sign", value), write.add("Where", large, doubled, logarithm))
+
+
 def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     step = write.step
     if step.func is None:
@@ -69,7 +104,8 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
         name = getattr(step.func, "__name__", repr(step.func))
         raise UnsupportedError(
             f"FunctionTransformer: its function {name!r} has no ONNX form here; numpy's log, log1p, log2, log10, exp, "
-            "expm1, sqrt, cbrt, square, abs, sign, floor, ceil, tanh, sin, cos, negative and reciprocal have."
+            "expm1, sqrt, cbrt, square, abs, sign, floor, ceil, rint, tanh, sin, cos, arctan, arcsinh, radians, "
+            "degrees, negative and reciprocal have."
         )
     write.give(result)
 

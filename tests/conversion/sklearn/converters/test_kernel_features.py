@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("skl2onnx")
-from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.kernel_approximation import Nystroem, PolynomialCountSketch, RBFSampler
 from sklearn.neighbors import NearestCentroid
 
 from onnxtool.errors import UnsupportedError
@@ -31,6 +31,9 @@ UNEVEN = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-1.0, 0.2])]
         Nystroem(kernel="laplacian", gamma=0.2, n_components=9, random_state=0),
         Nystroem(kernel="cosine", n_components=9, random_state=0),
         Nystroem(kernel="linear", n_components=9, random_state=0),
+        PolynomialCountSketch(n_components=9, random_state=0),
+        PolynomialCountSketch(n_components=12, degree=3, gamma=0.4, coef0=2, random_state=0),
+        PolynomialCountSketch(n_components=5, degree=1, random_state=0),
     ],
     ids=lambda s: getattr(s, "kernel", "sampler"),
 )

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("skl2onnx")
+from sklearn.gaussian_process import GaussianProcessClassifier, kernels
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
 
+from onnxtool.errors import UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
 
 RANDOM = np.random.default_rng(0)
@@ -44,3 +46,40 @@ def test_naive_bayes(model: Any, rows: np.ndarray, tmp_path: Path) -> None:
     labels, chances = run_converted(model, tmp_path, rows, prove=isinstance(model, GaussianNB))
     np.testing.assert_allclose(chances, model.predict_proba(rows), rtol=1e-7, atol=1e-9)
     assert labels.tolist() == model.predict(rows).tolist()
+
+
+KERNELS = {
+    "default": None,
+    "widths": kernels.ConstantKernel(2.0) * kernels.RBF([1.0, 2.0, 3.0]) + kernels.WhiteKernel(0.1),
+    "rough": kernels.Matern(nu=0.5),
+    "once": kernels.Matern(nu=1.5),
+    "twice": kernels.Matern(2.0, nu=2.5),
+    "smooth": kernels.Matern(nu=np.inf),
+    "rational": kernels.RationalQuadratic(alpha=0.7),
+    "waves": 1.5 + kernels.ExpSineSquared(2.0, 60.0),
+    "products": kernels.DotProduct(0.5) ** 2 * kernels.RBF(4.0),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("count", [2, 3])
+def test_classes_by_gaussian_processes(name: str, count: int, tmp_path: Path) -> None:
+    rows = RANDOM.normal(size=(60, 3))
+    target = np.array(["low", "mid", "high"])[np.digitize(rows[:, 0] + rows[:, 1] ** 2, [0.3, 1.5][: count - 1])]
+    model = GaussianProcessClassifier(KERNELS[name], optimizer=None).fit(rows, target)
+    others = np.vstack([2 * RANDOM.normal(size=(50, 3)), [[300.0, 0, 0]]])  # far from all, where classes may tie
+    labels, chances = run_converted(model, tmp_path, others)
+    np.testing.assert_allclose(chances, model.predict_proba(others), rtol=1e-6)  # given as float32
+    assert labels.tolist() == model.predict(others).tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"multi_class": "one_vs_one"}, "one_vs_one"), ({"kernel": kernels.Matern(nu=0.7)}, "nu=0.7"),
+     ({"kernel": kernels.PairwiseKernel()}, "PairwiseKernel")],
+)  # fmt: skip
+def test_other_gaussian_processes_are_refused(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+    rows = RANDOM.normal(size=(30, 2))
+    model = GaussianProcessClassifier(optimizer=None, **options).fit(rows, np.arange(30) % 3)
+    with pytest.raises(UnsupportedError, match=told):
+        run_converted(model, tmp_path, rows)

@@ -32,6 +32,17 @@ def test_a_function_is_written_out(function: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, steps.transform(ROWS), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("function", [np.arctan, np.arcsinh, np.rint, np.radians, np.degrees])
+def test_a_function_has_the_digits_of_doubles_at_any_size(function: Any, tmp_path: Path) -> None:
+    sizes = 10.0 ** np.arange(-12, 13)
+    rows = np.concatenate([sizes, -sizes, np.linspace(-4, 4, 157), [0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]])[:, None]
+    steps = FunctionTransformer(function).fit(rows)
+    assert convert(steps, tmp_path / "out.onnx", effort="quick").ok
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
+    np.testing.assert_allclose(found, function(rows), rtol=1e-14)
+
+
 @pytest.mark.parametrize("options", [{"func": np.sinc}, {"func": np.clip, "kw_args": {"a_min": 0, "a_max": 1}}])
 def test_another_is_named(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=options["func"].__name__):
