@@ -65,6 +65,9 @@ class FieldPoint:
     shapes: Mapping[str, tuple[int, ...]]
 
 
+_LISTED = 8  # operators of a part, in a sentence
+
+
 @dataclass(frozen=True)
 class PartRounding:
     """What rounding does to a value that the two models make in different ways.
@@ -90,6 +93,11 @@ class PartRounding:
     def coarser(self) -> float:
         """How many times as coarsely as A B rounds."""
         return self.b_ulps / max(self.a_ulps, 1.0)
+
+    def __str__(self) -> str:
+        sides = [side.split() for side in (self.a, self.b)]
+        listed = (" ".join(s if len(s) <= _LISTED else [*s[:_LISTED], f"and {len(s) - _LISTED} more"]) for s in sides)
+        return f"{self.output!r} ({' against '.join(listed)})"
 
 
 @dataclass(frozen=True, repr=False)

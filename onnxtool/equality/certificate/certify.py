@@ -310,10 +310,9 @@ def certify(
     worse = max(rounding, key=lambda r: r.coarser, default=None)
     unlike = next((r for r in rounding if r.unlike), None)
     if worse is not None and worse.coarser > COARSER:
-        part = f"{worse.output!r} ({worse.a} against {worse.b})"
-        told = f"B rounds {worse.coarser:,.0f} times as coarsely: {part}, {worse.where}"
+        told = f"B rounds {worse.coarser:,.0f} times as coarsely: {worse}, {worse.where}"
     elif unlike is not None:
-        told = f"{unlike.output!r} ({unlike.a} against {unlike.b}) is finite in one alone, with {unlike.unlike}"
+        told = f"{unlike} is finite in one alone, with {unlike.unlike}"
     else:
         return done(verdict="certified", **found)
     return done(reason=f"the same real function, but {told}", **found)

@@ -119,3 +119,8 @@ def test_nan_is_given_to_no_model_that_may_divide_integers_made_of_it() -> None:
     assert free - careful == {"NaN", "infinity", "minus infinity"} and "zeros" in careful
     assert integers_divide(model("k = Cast<to = 7>(x) d = Div(k, k) y = Cast<to = 1>(d)"))
     assert not integers_divide(model("y = Div(x, x)"))
+
+
+def test_a_long_part_is_told_in_a_few_words() -> None:
+    told = str(PartRounding("y", "Add " * 20, "LSTM", 1.0, 1.0))
+    assert told == f"'y' ({'Add ' * 8}and 12 more against LSTM)"
