@@ -21,7 +21,7 @@ class ServeLimits:
     Attributes:
         request_bytes: of a body.
         json_bytes: of the JSON in a body; parsed JSON takes many times its size in memory.
-        buffered_bytes: of all bodies that are held at a time.
+        buffered_bytes: of all bodies, and of all answers that their clients have not read yet, at a time.
         connections: open at a time.
         queue: requests that may wait for a model while others run; more are refused with 429.
         header_seconds: from the first byte of a request (or from connecting) to the end of its headers.

@@ -11,6 +11,7 @@ from typing import Any
 
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2 import fast_json
+from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH
 from onnxtool.serving.access import OriginCheck, TokenCheck
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
 from onnxtool.serving.faults import HttpError, as_http, openai_error
@@ -20,6 +21,11 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 _JSON = (b"content-type", b"application/json")
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 256 << 20
+# Headers that are read, each of which has one value.
+_SINGLE = frozenset(
+    (b"host", b"origin", b"authorization", b"content-type", b"content-encoding", HEADER_LENGTH.lower().encode())
+)
+_PIECE = 1 << 20  # what waits for its client in the server at a time
 _ONE_WRITE = 64 << 10  # parts that are together no larger are sent as one
 
 
@@ -79,6 +85,12 @@ class Request:
             found = await self.bodies.expand(found)
             self.held += len(found)
         return found
+
+    def limit_json(self, size: int) -> None:
+        """Raises HttpError for more bytes of JSON than a request may have."""
+        if size > (most := self.bodies.limits.json_bytes):
+            told = f"a request has at most {most} bytes of JSON; send tensors as raw bytes."
+            raise HttpError(413, "too_large", told)
 
     def when_gone(self, call: Callable[[], object]) -> None:
         """Set what is called when the client closes its connection before its answer."""
@@ -163,14 +175,18 @@ class App:
         name = "unknown"
         try:
             name, target = self._find(request)
+            _verify_once(request.scope["headers"])
             if name not in ("/v2/health/live", "/v2/health/ready"):
                 self._origins.verify(request.headers)
                 self.tokens.verify(request.headers.get(b"authorization", b""))
-            return name, await target(request)
+            answer = await target(request)
+            request.held += self._bodies.hold(sum(map(len, answer.parts)))
+            return name, answer
         except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # native code may raise what is no Exception, as Rust's panics are
-            fault = as_http(error)
+            # Without its frames, which hold the request, and here would be held by it.
+            fault = as_http(error.with_traceback(None))
             self.note_fault(name, fault, error)
             told = openai_error(fault) if request.path[0] == "v1" else {"error": str(fault)}
             return name, json_answer(told, fault.status, fault.headers)
@@ -202,24 +218,31 @@ class App:
         if answer.stream is None:
             headers.append((b"content-length", str(sum(len(p) for p in answer.parts)).encode()))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        parts = answer.parts
-        if sum(map(len, parts)) <= _ONE_WRITE:
-            parts = [b"".join(parts)]
-        last = len(parts) - 1
-        for index, part in enumerate(parts):
-            more = index < last or answer.stream is not None or unread
+
+        async def write(part: bytes | memoryview, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": more})
+
+        small = sum(map(len, answer.parts)) <= _ONE_WRITE
+        if small and answer.stream is None and not unread:
+            await write(b"".join(answer.parts), more=False)
+            return
+        for part in answer.parts:
+            for at in range(0, len(part), _PIECE):
+                await write(part[at : at + _PIECE])
         if unread:
             await _discard(request.receive)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
         if answer.stream is not None:
-
-            async def write(part: bytes) -> None:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-
             with suppress(ConnectionError):
                 await answer.stream(write)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await write(b"", more=False)  # waits until the client has read what was written
+
+
+def _verify_once(headers: Headers) -> None:
+    """Raises HttpError for two of a header that has one value: a proxy may have looked at the other one."""
+    found = [name for name, _ in headers if name in _SINGLE]
+    if len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1).decode()
+        raise HttpError(400, "bad_request", f"the header {twice} is there twice.")
 
 
 async def _discard(receive: Receive) -> None:

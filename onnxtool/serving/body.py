@@ -22,11 +22,22 @@ class BodyReader:
     """Reads bodies; knows how many bytes are held by all requests together."""
 
     def __init__(self, limits: ServeLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self.held = 0
 
+    def hold(self, size: int) -> int:
+        """Hold so many bytes until their `release`; gives them.
+
+        Raises:
+            HttpError: 503 too much is held already.
+        """
+        if self.held + size > self.limits.buffered_bytes:
+            raise _too_much_held()
+        self.held += size
+        return size
+
     def release(self, size: int) -> None:
-        """A body is no longer held."""
+        """A body or an answer is no longer held."""
         self.held -= size
 
     async def read(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
@@ -36,14 +47,13 @@ class BodyReader:
             HttpError: 400 cut off, 408 too slow, 413 too large, 503 too much is held already.
             ClientGoneError: the client has gone.
         """
-        declared = _declared(headers)
-        limit = self._limits.request_bytes
-        if declared is not None and declared > limit:
+        limit = self.limits.request_bytes
+        if int(headers.get(b"content-length", b"0")) > limit:  # a number, as the parser has seen to
             raise self._too_large()
         taken = 0
         chunks: list[bytes] = []
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
+            async with asyncio.timeout(self.limits.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -54,16 +64,16 @@ class BodyReader:
                         self.held += len(chunk)
                         if taken > limit:
                             raise self._too_large()
-                        if self.held > self._limits.buffered_bytes:
+                        if self.held > self.limits.buffered_bytes:
                             raise _too_much_held()
                         chunks.append(chunk)
                     if not message.get("more_body", False):
                         break
-            if scope.get("state", {}).get("cut") or (declared is not None and taken != declared):
+            if scope.get("state", {}).get("cut"):
                 raise HttpError(400, "bad_request", "the body ends before its declared length.")
         except TimeoutError:
             self.held -= taken
-            raise HttpError(408, "slow_client", f"the body took longer than {self._limits.body_seconds:g} s.") from None
+            raise HttpError(408, "slow_client", f"the body took longer than {self.limits.body_seconds:g} s.") from None
         except BaseException:
             self.held -= taken
             raise
@@ -75,7 +85,7 @@ class BodyReader:
         Raises:
             HttpError: 400 it is neither, 413 it holds more than a request may have, 503 too much is held already.
         """
-        room = min(self._limits.request_bytes, self._limits.buffered_bytes - self.held)
+        room = min(self.limits.request_bytes, self.limits.buffered_bytes - self.held)
         if room <= 0:
             raise _too_much_held()
         self.held += room  # all that may come, so that others that expand at the same time do not count on it
@@ -83,14 +93,14 @@ class BodyReader:
         try:
             found = await asyncio.to_thread(_expanded, body, room)
             if len(found) > room:
-                raise self._too_large() if room == self._limits.request_bytes else _too_much_held()
+                raise self._too_large() if room == self.limits.request_bytes else _too_much_held()
             size = len(found)
             return found
         finally:
             self.held += size - room
 
     def _too_large(self) -> HttpError:
-        return HttpError(413, "too_large", f"a request has at most {self._limits.request_bytes} bytes.")
+        return HttpError(413, "too_large", f"a request has at most {self.limits.request_bytes} bytes.")
 
 
 def _expanded(body: bytes, most: int) -> bytes:
@@ -107,12 +117,3 @@ def _expanded(body: bytes, most: int) -> bytes:
 
 def _too_much_held() -> HttpError:
     return HttpError(503, "overloaded", "too many large requests at a time.", ((b"retry-after", b"1"),))
-
-
-def _declared(headers: Mapping[bytes, bytes]) -> int | None:
-    text = headers.get(b"content-length")
-    if text is None:
-        return None
-    if not text.isdigit() or len(text) > 18:
-        raise HttpError(400, "bad_request", "Content-Length is not a number.")
-    return int(text)

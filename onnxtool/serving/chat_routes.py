@@ -23,7 +23,7 @@ from onnxtool.runtime.protocol_v2.tensors import load_json
 from onnxtool.serving.admission import BundleTexts
 from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError
-from onnxtool.serving.faults import HttpError, as_http, openai_error
+from onnxtool.serving.faults import as_http, openai_error
 from onnxtool.serving.repository import Repository, Served
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
@@ -50,8 +50,7 @@ class ChatRoutes:
 
     async def _complete(self, request: Request, *, chat: bool) -> Answer:
         body = await request.body()
-        if len(body) > self._options.limits.json_bytes:
-            raise HttpError(413, "too_large", f"a request has at most {self._options.limits.json_bytes} bytes of JSON.")
+        request.limit_json(len(body))
         found = load_json(body)
         verify_options(found, chat=chat)
         name = found.get("model")

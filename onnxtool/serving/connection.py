@@ -7,6 +7,7 @@ client that closes its sending side after the request gets no answer.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -34,12 +35,15 @@ class Connection(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None  # `cycle` is the last one that was read
         self._header_bytes = 0
         self._in_headers = True
-        self._unsent = 0
+        self._look: asyncio.TimerHandle | None = None  # at how much of an answer its client has read
+        self._resumed, self._state = 0, (0, 0)
         self._deadline: asyncio.TimerHandle | None = self.loop.call_later(self.header_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._end_deadline()
+        if self._look is not None:
+            self._look.cancel()
         self.unfinished.pop(self, None)
         self.pipeline.clear()  # requests behind the one that runs: nobody waits for their answers
         running = self._running
@@ -66,6 +70,15 @@ class Connection(HttpToolsProtocol):
         self._in_headers, self._header_bytes = False, 0
         self._end_deadline()
         super().on_headers_complete()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A line of the headers; one of a trailer, behind the body, is none: the request is answered without it."""
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is told as all else is."""
+        self._refuse(400, msg.rstrip(".").lower())
 
     def on_message_complete(self) -> None:
         """What follows are the headers of the next request."""
@@ -96,7 +109,10 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        if app is self.app:
+            super()._start_asgi_task(cycle, app)
+        else:  # uvicorn's own answer where there are too many
+            self._refuse(503, "too many connections.")
 
     def _probe(self) -> None:
         """Find out whether a client that sends no more still reads: the system of one that has left answers an interim
@@ -109,18 +125,34 @@ class Connection(HttpToolsProtocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.loop.call_later(_PROBE_SECONDS, self._probe)
 
+    def pause_writing(self) -> None:
+        """More is to be sent than its client has read so far."""
+        super().pause_writing()
+        if self._look is None:
+            self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """It has read most of it."""
+        super().resume_writing()
+        self._resumed += 1
+
     def timeout_keep_alive_handler(self) -> None:
-        """An answer that its client does not read is not kept for ever."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent != self._unsent and not self.transport.is_closing():
-            self._unsent = unsent
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-        elif unsent:
-            self.transport.abort()
-        else:
+        """Nothing has come since the last answer, which may not be read yet."""
+        if not self._watch_reader():
             super().timeout_keep_alive_handler()
+
+    def _watch_reader(self) -> bool:
+        """Whether something is not read yet. A client that has read nothing of it since the last look is let go."""
+        if self._look is not None:
+            self._look.cancel()
+        self._look, last = None, self._state
+        unsent = self.transport.get_write_buffer_size()
+        self._state = self._resumed, unsent
+        if unsent and self._state == last:
+            self.transport.abort()
+        elif unsent and not self.transport.is_closing():
+            self._look = self.loop.call_later(self.timeout_keep_alive, self._watch_reader)
+        return bool(unsent)
 
     def _too_slow(self) -> None:
         self._deadline = None
@@ -133,9 +165,9 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         text = f'{{"error":"{message}"}}'.encode()
-        words = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
-        head = f"HTTP/1.1 {status} {words[status]}\r\ncontent-type: application/json\r\ncontent-length: {len(text)}"
-        self.transport.write(head.encode() + b"\r\nconnection: close\r\n\r\n" + text)
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(text)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(head.encode() + text)
         self.transport.close()
 
     def _end_deadline(self) -> None:

@@ -216,6 +216,7 @@ class Engine:
         try:
             results = await run if alone is None else [await run]
         except Exception as error:
+            error.__traceback__ = None  # this frame, which holds the inputs, and here would be held by its future
             if len(jobs) > 1:  # each runs again, alone: the fault of one is not that of the others
                 for job in reversed(jobs):
                     job.rows = 0

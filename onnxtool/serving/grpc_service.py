@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from onnxtool import __version__
 from onnxtool.errors import InputError, UsageError, needs_extra
 from onnxtool.options.serve import ServeOptions
-from onnxtool.runtime.protocol_v2.tensors import decode_header, load_json
+from onnxtool.runtime.protocol_v2.tensors import InferRequest, decode_header, load_json
 from onnxtool.serving.app import App
-from onnxtool.serving.faults import as_http
-from onnxtool.serving.inference_routes import InferenceRoutes
+from onnxtool.serving.faults import HttpError, as_http
+from onnxtool.serving.inference_routes import InferenceRoutes, beside
 from onnxtool.serving.repository import Repository
 
 _SERVICE = "inference.GRPCInferenceService"
@@ -178,9 +180,9 @@ class GrpcService:
             await self._server.stop(self._options.limits.drain_seconds)
 
     def _handler(self, name: str, call: Callable[[Any], Awaitable[dict[str, Any]]]) -> Any:
-        answer = self._messages[f"{name}Response"]
+        request, answer = (self._messages[f"{name}{end}"] for end in ("Request", "Response"))
 
-        async def handle(asked: Any, context: Any) -> Any:
+        async def handle(asked: bytes, context: Any) -> Any:
             began, status = time.perf_counter(), 200
             metadata = [(k, v if isinstance(v, bytes) else v.encode()) for k, v in context.invocation_metadata() or ()]
             headers = {key.encode(): value for key, value in metadata}
@@ -188,7 +190,7 @@ class GrpcService:
                 try:
                     if name not in ("ServerLive", "ServerReady"):
                         self._app.tokens.verify(headers.get(b"authorization", b""))
-                    return answer(**await call(asked))
+                    return answer(**await call(_parsed(request, asked)))
                 except asyncio.CancelledError:
                     status = 499
                     raise
@@ -201,10 +203,7 @@ class GrpcService:
                     end_span("gRPC", name, status)
                     self._app.note_end("gRPC", name, name, status, time.perf_counter() - began)
 
-        deserialize = self._messages[f"{name}Request"].FromString
-        return self._grpc.unary_unary_rpc_method_handler(
-            handle, request_deserializer=deserialize, response_serializer=answer.SerializeToString
-        )
+        return self._grpc.unary_unary_rpc_method_handler(handle, response_serializer=answer.SerializeToString)
 
     async def _live(self, _: Any) -> dict[str, Any]:
         return {"live": True}
@@ -213,8 +212,11 @@ class GrpcService:
         return {"ready": self._app.state.ready}
 
     async def _model_ready(self, asked: Any) -> dict[str, Any]:
-        self._repository.find(asked.name, asked.version or None)
-        return {"ready": self._app.state.ready}
+        """As Triton's: also of a model that is not there."""
+        with suppress(HttpError):
+            self._repository.find(asked.name, asked.version or None)
+            return {"ready": self._app.state.ready}
+        return {"ready": False}
 
     async def _server_metadata(self, _: Any) -> dict[str, Any]:
         return {
@@ -238,16 +240,24 @@ class GrpcService:
         return {}
 
     async def _infer(self, asked: Any) -> dict[str, Any]:
-        header, raw = _as_json(asked)
         with self._repository.use(asked.model_name, asked.model_version or None) as served:
-            parts, _ = await self._routes.infer(served, decode_header(header, memoryview(raw)), None)
+            decoded = await beside(asked.ByteSize(), _decoded, asked)
+            parts, _ = await self._routes.infer(served, decoded, None)
         found = load_json(parts[0])
         outputs = [{key: entry[key] for key in ("name", "datatype", "shape")} for entry in found.pop("outputs")]
         return {**found, "outputs": outputs, "raw_output_contents": [bytes(part) for part in parts[1:]]}
 
 
-def _as_json(asked: Any) -> tuple[dict[str, Any], bytes]:
-    """A request as HTTP has it: the header, and the tensors' bytes.
+def _parsed(message: Any, text: bytes) -> Any:
+    """Raises InputError for bytes that are no such message."""
+    try:
+        return message.FromString(text)
+    except DecodeError as error:
+        raise InputError(f"the bytes are no {message.DESCRIPTOR.name}.") from error
+
+
+def _decoded(asked: Any) -> InferRequest:
+    """A request, read as HTTP's: from a header and the tensors' bytes.
 
     Raises:
         InputError: tensors given in both ways, or bytes that are no UTF-8.
@@ -271,7 +281,7 @@ def _as_json(asked: Any) -> tuple[dict[str, Any], bytes]:
     outputs = [{"name": output.name, "parameters": _values(output.parameters)} for output in asked.outputs]
     parameters = _values(asked.parameters) | {"binary_data_output": True}
     header = {"inputs": inputs, "outputs": outputs, "parameters": parameters}
-    return header | ({"id": asked.id} if asked.id else {}), b"".join(raw)
+    return decode_header(header | ({"id": asked.id} if asked.id else {}), memoryview(b"".join(raw)))
 
 
 def _values(parameters: Any) -> dict[str, Any]:

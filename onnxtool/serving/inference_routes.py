@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,8 +42,10 @@ from onnxtool.serving.telemetry import Metrics
 _HEADER = HEADER_LENGTH.lower().encode()
 _OCTETS = (b"content-type", b"application/octet-stream")
 _EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
-# Work on JSON above this size goes to a thread, so that other requests are not held up.
+_T = TypeVar("_T")
+# Work on more bytes of JSON or texts goes to a thread, so that other requests are not held up.
 _INLINE = 64 << 10
+_TEXTS = re.compile(rb"BYTES|\\")  # a header that names texts; behind a backslash it may
 
 
 class InferenceRoutes:
@@ -118,7 +121,7 @@ class InferenceRoutes:
         return json_answer({"model_stats": self._repository.statistics()})
 
     async def _index(self, request: Request) -> Answer:
-        found = load_json(await request.body() or b"{}")
+        found = await _settings(request)
         ready = found.get("ready", False)
         if type(ready) is not bool:
             raise InputError("'ready' must be true or false.")
@@ -131,7 +134,7 @@ class InferenceRoutes:
         return await self._control(request, self._repository.unload)
 
     async def _control(self, request: Request, change: Callable[[str], Awaitable[None]]) -> Answer:
-        given = load_json(await request.body() or b"{}").get("parameters") or {}
+        given = (await _settings(request)).get("parameters") or {}
         await self.control(request.path[3], given, change)
         return json_answer({})
 
@@ -157,11 +160,9 @@ class InferenceRoutes:
             raise HttpError(415, "media_type", f"forms with files go to /predict/{served.target.name}.")
         length = _header_length(request)
         body = await request.body()
-        self._limit_json(len(body) if length is None else min(length, len(body)))
-        if length is None and len(body) > _INLINE:
-            asked = await asyncio.to_thread(decode_request, body, None)
-        else:
-            asked = decode_request(body, length)
+        size = len(body) if length is None else min(length, len(body))
+        request.limit_json(size)
+        asked = await beside(len(body) if _TEXTS.search(body, 0, size) else size, decode_request, body, length)
         parts, json_length = await self.infer(served, asked, request.when_gone)
         if not json_length:
             return Answer(parts)
@@ -191,13 +192,13 @@ class InferenceRoutes:
         kind, body = _media_type(request), await request.body()
         if kind == "multipart/form-data":
             declared = request.headers[b"content-type"].decode("latin-1")
-            kind, body = await asyncio.to_thread(form_file, declared, body)
+            usual = "image/*" if takes_image(specs) else "text/csv"
+            kind, body = await asyncio.to_thread(form_file, declared, body, usual)
         if kind.startswith("image/") or kind == "text/csv":
             feeds = await asyncio.to_thread(read_form, kind, body, specs)
         else:
-            self._limit_json(len(body))
-            small = len(body) <= _INLINE
-            feeds = _read_plain(body, specs) if small else await asyncio.to_thread(_read_plain, body, specs)
+            request.limit_json(len(body))
+            feeds = await beside(len(body), _read_plain, body, specs)
         outputs = await self._run(served, feeds, request.when_gone)
         if request.headers.get(b"accept", b"").split(b";")[0].strip().lower() == b"text/csv":
             table = await asyncio.to_thread(table_answer, outputs, served.engine.model.outputs)
@@ -214,18 +215,23 @@ class InferenceRoutes:
         with self._tracing.run(served.target.labels):
             return await served.engine.infer(feeds, seconds, when_gone, within=within)
 
-    def _limit_json(self, size: int) -> None:
-        if size > self._options.limits.json_bytes:
-            raise HttpError(
-                413,
-                "too_large",
-                f"a request has at most {self._options.limits.json_bytes} bytes of JSON; send tensors as raw bytes.",
-            )
-
 
 def _named(request: Request) -> tuple[str, str | None]:
     """The model and the version, if any, of /v2/models/NAME/versions/VERSION/..."""
     return request.path[2], request.path[4] if len(request.path) > 4 and request.path[3] == "versions" else None
+
+
+async def beside(size: int, call: Callable[..., _T], *arguments: object) -> _T:
+    """Call what reads so many bytes of JSON or texts; on a thread where they are many."""
+    return await asyncio.to_thread(call, *arguments) if size > _INLINE else call(*arguments)
+
+
+async def _settings(request: Request) -> dict[str, Any]:
+    """The JSON of a request that is no data: a few names and values."""
+    body = await request.body()
+    if len(body) > _INLINE:
+        raise HttpError(413, "too_large", f"such a request has at most {_INLINE} bytes.")
+    return load_json(body or b"{}")
 
 
 def _media_type(request: Request) -> str:

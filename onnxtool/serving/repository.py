@@ -121,9 +121,13 @@ class Repository:
     """Loads models and bundles, finds them by name and version, and takes changed files in."""
 
     def __init__(
-        self, options: ServeOptions, metrics: Metrics, log: Log, find: Callable[[], Sequence[ServeTarget]]
+        self,
+        options: ServeOptions,
+        metrics: Metrics,
+        log: Log,
+        find: Callable[[Sequence[ServeTarget]], Sequence[ServeTarget]],
     ) -> None:
-        """Take what models are loaded with; `find` gives what is to be served now."""
+        """Take what models are loaded with; `find` gives what is to be served now, from what was so before."""
         self._options, self._metrics, self._log, self._find = options, metrics, log, find
         self._slots: dict[ServeTarget, _Slot] = {}
         self._ends = set[asyncio.Future[None]]()
@@ -154,10 +158,10 @@ class Repository:
     async def _look(self, name: str | None = None) -> dict[_Slot, Signature]:
         """What is to be served now, of one name or of all, with its files; what is so no longer is removed."""
 
-        def find() -> dict[ServeTarget, Signature]:
-            return {target: file_signature(target.path) for target in self._find() if name in (None, target.name)}
+        def find(last: Sequence[ServeTarget]) -> dict[ServeTarget, Signature]:
+            return {target: file_signature(target.path) for target in self._find(last) if name in (None, target.name)}
 
-        seen = await asyncio.to_thread(find)
+        seen = await asyncio.to_thread(find, list(self._slots))
         for target in [t for t in self._slots if name in (None, t.name) and t not in seen]:
             self._remove(self._slots.pop(target))
         return {self._slots.setdefault(target, _Slot(target)): now for target, now in seen.items()}

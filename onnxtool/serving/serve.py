@@ -60,7 +60,7 @@ def serve(
         events.event("open_to_others", "warning", reason=f"{options.host} is no local address and there is no token")
     listener = bind(options.host, options.port)
     port = listener.getsockname()[1]  # any free one where 0 was asked for
-    repository = Repository(options, metrics, events, lambda: find_versions(named, targets, own))
+    repository = Repository(options, metrics, events, lambda last: find_versions(named, last, own))
     try:
         repository.load(targets)
         app = App(options, metrics, events, state)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from onnxtool.serving.connection import Connection
 from tests.serving.conftest import Running
 
 HEAD = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
@@ -38,11 +42,23 @@ def exchange(server: Running, *parts: bytes, half_close: bool = False) -> bytes:
         (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000, False, b"431"),
         (HEAD + b"Content-Length: 999999999999\r\n\r\n", False, b"413"),
         (HEAD + b"Content-Length: -1\r\n\r\n", False, b"400"),
+        (HEAD + b"Host: localhost\r\nContent-Length: 2\r\n\r\n{}", True, b"400"),
+        (
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nOrigin: http://a.b\r\n\r\n",
+            True,
+            b"400",
+        ),
     ],
 )
 def test_gets_the_right_status(server: Running, request_: bytes, half_close: bool, status: bytes) -> None:
     answer = exchange(server, request_, half_close=half_close)
     assert answer.split(b" ", 2)[1] == status, answer[:300]
+
+
+def test_what_is_no_http_is_told_in_the_protocols_form(server: Running) -> None:
+    for sent in (b"\x16\x03\x01\x02\x00\x01", HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n"):
+        head, _, body = exchange(server, sent).partition(b"\r\n\r\n")
+        assert b"application/json" in head and isinstance(json.loads(body)["error"], str)
 
 
 def test_a_chunked_body_has_the_same_limit(server: Running) -> None:
@@ -76,3 +92,38 @@ def test_slow_clients_in_great_number_keep_nobody_out(server: Running) -> None:
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_a_client_that_reads_nothing_of_an_answer_is_let_go() -> None:
+    """One that reads slowly stays: how much is not sent yet may be the same at two looks."""
+    looks, ended = list[Any](), list[bool]()
+
+    def later(_: float, look: Any) -> Any:
+        looks.append(look)
+        return SimpleNamespace(cancel=lambda: None)
+
+    connection = object.__new__(Connection)
+    connection._look, connection._resumed, connection._state = None, 0, (0, 0)
+    connection.flow = SimpleNamespace(pause_writing=lambda: None, resume_writing=lambda: None)  # type: ignore[assignment]
+    connection.loop, connection.timeout_keep_alive = SimpleNamespace(call_later=later), 10  # type: ignore[assignment]
+    connection.transport = SimpleNamespace(  # type: ignore[assignment]
+        get_write_buffer_size=lambda: 1000, is_closing=lambda: bool(ended), abort=lambda: ended.append(True)
+    )
+    connection.pause_writing()
+    connection.resume_writing()
+    connection.pause_writing()
+    assert len(looks) == 1
+    looks[0]()
+    assert len(looks) == 2 and not ended
+    looks[1]()
+    assert len(looks) == 2 and ended
+
+
+def test_one_connection_too_many_is_told_in_the_protocols_form() -> None:
+    sent = list[bytes]()
+    connection = object.__new__(Connection)
+    connection.app = asked = lambda *_: None  # type: ignore[assignment]
+    connection.transport = SimpleNamespace(write=sent.append, close=lambda: None)  # type: ignore[assignment]
+    connection._start_asgi_task(SimpleNamespace(), lambda *_: asked())  # type: ignore[arg-type, func-returns-value]
+    head, _, body = sent[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n") and json.loads(body)["error"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -260,3 +262,26 @@ def test_a_client_that_waits_for_less_is_told_so_and_never_waits_for_more(
     assert asyncio.run(asked(30, 0.01)) == "no answer within 0.01 s."
     assert asyncio.run(asked(0.02, 30)) == "no answer within 0.02 s."
     gate.open.set()
+
+
+def test_inputs_of_a_run_that_failed_after_its_client_had_left_are_held_no_longer(
+    runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+
+    async def scenario() -> weakref.ref[np.ndarray]:
+        engine, given = made(runner), feeds(np.nan)
+        held = weakref.ref(given["x"])
+        with pytest.raises(HttpError, match="no answer within"):
+            await engine.infer(given, 30, within=0.01)
+        gate.open.set()
+        while not engine.idle:
+            await asyncio.sleep(0.01)
+        assert gate.rows == [1]
+        return held
+
+    gc.disable()
+    try:
+        assert asyncio.run(scenario())() is None
+    finally:
+        gc.enable()

@@ -51,16 +51,37 @@ def test_a_picture_is_the_same_for_predict_and_run(tmp_path: Path, channels: int
         assert np.array_equal(sent[0], upright.transpose(axes)) and np.array_equal(read["x"], sent)
 
 
+def test_of_sixteen_bits_the_upper_eight_are_taken(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.array([[0, 255, 256], [40_000, 65_280, 65_535]], np.uint16)
+    image.fromarray(pixels).save(tmp_path / "p.png")
+    specs = [TensorSpec("x", np.dtype("uint8"), (1, None, None, 1))]
+    sent = read_form("image/png", (tmp_path / "p.png").read_bytes(), specs)["x"]
+    (read,) = read_pictures([tmp_path / "p.png"], specs, ImageOptions())
+    assert np.array_equal(sent[0, :, :, 0], pixels >> 8) and np.array_equal(read["x"], sent)
+
+
 def test_the_file_of_a_form_is_taken_as_it_is() -> None:
     head = b"Content-Disposition: form-data; name=f; filename=t.csv\r\nContent-Type: text/csv"
     content = b"a,b\r\n1,2\r\n--\r\n\r\n"
     form = b"--X\r\n" + head + b"\r\n\r\n" + content + b"\r\n--X--\r\n"
-    assert form_file("multipart/form-data; boundary=X", form) == ("text/csv", content)
+    kind = "multipart/form-data; boundary=X"
+    assert form_file(kind, form, "image/*") == ("text/csv", content)
+    for sent, text, taken in (
+        (b"text/csv; charset=utf-8", content, "text/csv"),
+        (b"application/octet-stream", content, "image/*"),
+        (b"text/plain", b' {"a": 1}', "application/json"),
+        (b"image/webp", b"RIFF", "image/webp"),
+    ):
+        told = form.replace(b"text/csv", sent).replace(content, text)
+        assert form_file(kind, told, "image/*") == (taken, text)
+    bare = form.replace(b"\r\nContent-Type: text/csv", b"")
+    assert form_file(kind, bare, "image/*") == ("image/*", content)
     for wrong in (form[:-4], form.replace(b"--X", b"--Z"), form[:-4] + b"\r\n" + form, b""):
         with pytest.raises(InputError, match="exactly one file"):
-            form_file("multipart/form-data; boundary=X", wrong)
+            form_file(kind, wrong, "image/*")
     with pytest.raises(InputError, match="exactly one file"):
-        form_file("multipart/form-data", form)
+        form_file("multipart/form-data", form, "image/*")
 
 
 def test_a_model_that_takes_floats_takes_no_image() -> None:

@@ -20,6 +20,7 @@ from onnxtool.serving.grpc_service import message_classes
 from tests.serving.conftest import Running
 
 MESSAGES = message_classes()
+SENT = [("authorization", "Bearer secret")]
 KINDS = {
     "FP32": ("float", np.float32([1.5, -2, np.inf, 3])),
     "FP64": ("double", np.float64([1.5, -2, 1e300, 3])),
@@ -137,6 +138,9 @@ def test_what_is_wrong_is_told(client: Client) -> None:
     ):
         code, message = client.fails("ModelInfer", **whole | changed)
         assert code == "INVALID_ARGUMENT" and reason in message, (changed, message)
+    with pytest.raises(grpc.RpcError, match="no ModelInferRequest") as caught:
+        client.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(b"\xff", metadata=SENT, timeout=60)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     classes = {"classification": number(int64_param=1)}
     found = client.call("ModelInfer", **whole, outputs=[{"name": "yFP64", "parameters": classes}])
     assert found.raw_output_contents[0].endswith(b":2")
@@ -145,7 +149,7 @@ def test_what_is_wrong_is_told(client: Client) -> None:
 def test_the_server_and_its_models_are_told(client: Client) -> None:
     assert client.call("ServerLive", token="none").live and client.call("ServerReady").ready
     assert client.call("ModelReady", name="m").ready
-    assert client.fails("ModelReady", name="n")[0] == "NOT_FOUND"
+    assert not client.call("ModelReady", name="n").ready and not client.call("ModelReady", name="m", version="9").ready
     assert client.call("ServerMetadata").name == "onnxtool"
     told = client.call("ModelMetadata", name="m")
     assert [(t.name, t.datatype, list(t.shape)) for t in told.inputs] == [(f"x{name}", name, [-1]) for name in KINDS]

@@ -33,6 +33,11 @@ def test_no_request_is_a_fault_of_the_server(server: Running, asked: tuple[bytes
     assert server.client().request("GET", "/v2/health/ready")[0] == 200
 
 
+def test_what_is_no_data_has_a_small_limit(server: Running) -> None:
+    for path in ("index", "models/digits/load"):
+        assert server.client().request("POST", f"/v2/repository/{path}", b"[" * 100_000)[0] == 413
+
+
 @cache
 def operations(server: Running) -> tuple[list[tuple[str, str, Any]], Any]:
     """Path, method and schema of a body of all that the server says that it has; and the document."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 from pathlib import Path
 
@@ -9,7 +11,11 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.serving.repository import Repository
+from onnxtool.serving.targets import find_versions
+from onnxtool.serving.telemetry import Log, Metrics
 from tests.serving.conftest import Running
 
 FEEDS = {"x": np.float32([[1, 2, 3]])}
@@ -59,3 +65,28 @@ def test_a_model_trained_anew_needs_the_same_interface(path: Path, relu_proto: o
     replaced(path, relu_proto)
     assert "other outputs" in server.wait("reload_refused")["reason"]
     assert server.stop() == 0
+
+
+def test_a_folder_that_is_gone_for_a_moment_keeps_what_it_had_last(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
+    """Not what it had when the server was started."""
+    folder = tmp_path / "m"
+
+    def write(version: str) -> None:
+        (folder / version).mkdir(parents=True)
+        onnx.save(relu_proto, folder / version / "model.onnx")
+
+    async def look_twice() -> None:
+        await repository._look()
+        write("2")
+        assert [t.version for t in repository._slots] == ["1"]
+        await repository._look()
+        folder.rename(tmp_path / "away")
+        await repository._look()
+        assert [t.version for t in repository._slots] == ["1", "2"]
+
+    write("1")
+    named = [str(folder)]
+    repository = Repository(
+        ServeOptions(), Metrics(), Log(io.StringIO()), lambda last: find_versions(named, last, own={})
+    )
+    asyncio.run(look_twice())

@@ -105,7 +105,9 @@ def write_application(folder: Path, subject: Subject) -> None:
     pictures = takes_image(subject.inputs)
     layout = f"{picture_layout(subject.inputs[0])!r}  # axis of the channels, and what Pillow calls them  # [image]"
     labels = {s.name: s.columns for s in subject.outputs if s.columns}
-    values = {"NAME": shown, "THREADS": threads, "PICTURE": layout, "LABELS": repr(labels), **checks(subject)}
+    files = f'"{"image/*" if pictures else "text/csv"}"  # what a file in a form is, where its own type does not tell'
+    values = {"NAME": shown, "THREADS": threads, "FILES": files, "PICTURE": layout, "LABELS": repr(labels)}
+    values |= checks(subject)
     kept = {"image": pictures, "table": takes_table(subject.inputs), "extensions": subject.takes_extensions}
     app = kept_blocks(constants("fastapi/app.py", values), kept)
     write_protocol(folder, (*_PROTOCOL, *["decode_picture"] * pictures))

@@ -13,6 +13,7 @@ from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.input_kinds import CHANNELS, picture_layout
+from onnxtool.runtime.protocol_v2.uploads import upright
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -115,10 +116,11 @@ def open_picture(file: Path, channels: int) -> Image:
         InputError: it is not a picture.
     """
     with needs_extra(str(file), "Pillow", "images"):
-        from PIL import Image, ImageOps
+        from PIL import Image
     try:
         with Image.open(file) as opened:
-            return ImageOps.exif_transpose(opened).convert(CHANNELS.get(channels, "RGB"))
+            turned: Image.Image = upright(opened, CHANNELS.get(channels, "RGB"))
+            return turned
     except Image.DecompressionBombError as error:
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0)  # Pillow warns from the limit on, and refuses twice as many
         raise ResourceError(f"{file}: has more than {most} pixels; give a smaller picture.") from error

@@ -333,39 +333,46 @@ def from_lists(name: str, data: Any, dtype: np.dtype | str) -> np.ndarray:
     Raises:
         InputError: ragged lists, or values that the element type does not have: nothing is rounded or cut.
     """
-    wanted = BYTES if isinstance(dtype, str) else dtype.name
+    if isinstance(dtype, str):
+        texts = np.array(data, object)  # numpy's own texts would all be as long as the longest
+        if not all(isinstance(v, str) for v in texts.reshape(-1)):
+            raise InputError(f"{name!r}: the values must be texts, in lists of one length.")
+        return texts
+    misfit = InputError(f"{name!r}: the values do not fit {dtype.name}.")
     try:
+        kinds = _kinds(data)
+        if str in kinds:
+            raise misfit
         array = np.array(data)
     except (ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{name!r}: lists of different lengths, or values of different kinds.") from error
     if array.size == 0:
-        return array.astype(object if isinstance(dtype, str) else dtype)
-    if isinstance(dtype, str):
-        flat = np.array(data, dtype=object)
-        if not all(isinstance(v, str) for v in flat.reshape(-1)):
-            raise InputError(f"{name!r}: the values must be texts.")
-        return flat
+        return array.astype(dtype)
     if dtype.kind == "b" and array.dtype.kind == "b":
         return array
-    if array.dtype.kind in "bfiu" and _has_truth(data):  # true beside 2 is a 1 to numpy
-        raise InputError(f"{name!r}: true and false are not values of {wanted}.")
+    if bool in kinds and dtype.kind != "b":  # true beside 2 is a 1 to numpy
+        raise InputError(f"{name!r}: true and false are not values of {dtype.name}.")
     if dtype.kind in "fV" and array.dtype.kind in "fiu":
         with np.errstate(over="ignore"):
             cast = array.astype(dtype)
         if np.isinf(cast).any() and not np.isinf(array.astype(np.float64)).any():
-            raise InputError(f"{name!r}: a value is too large for {wanted}.")
+            raise InputError(f"{name!r}: a value is too large for {dtype.name}.")
         return cast
     if dtype.kind in "iu" and array.dtype.kind in "iufO":
         return _integers(name, array, data, dtype)
-    raise InputError(f"{name!r}: the values do not fit {wanted}.")
+    raise misfit
 
 
-def _has_truth(data: Any) -> bool:
-    """Whether lists of numbers, in lists or not, hold a boolean."""
+def _kinds(data: Any) -> set[type]:
+    """The types of the values in lists, in lists or not."""
     if not isinstance(data, (list, tuple)):
-        return isinstance(data, bool)
+        return {type(data)}
     kinds = set(map(type, data))
-    return bool in kinds or (bool(kinds & {list, tuple}) and any(map(_has_truth, data)))
+    if kinds & {list, tuple}:
+        kinds = set()
+        for part in data:
+            kinds |= _kinds(part)
+    return kinds
 
 
 def _integers(name: str, array: np.ndarray, data: Any, dtype: np.dtype) -> np.ndarray:
@@ -484,23 +491,23 @@ def _from_bytes(name: str, data: memoryview, dtype: np.dtype | str, shape: tuple
 def _texts(name: str, data: memoryview, count: int) -> np.ndarray:
     if count > len(data) // _LENGTH.size:  # before memory is taken for them
         raise InputError(f"{name!r}: {len(data)} bytes cannot hold {count} texts.")
-    found = np.empty(count, object)
-    at = 0
+    found: list[str] = []
+    at, size = 0, len(data)
     for index in range(count):
-        if at + _LENGTH.size > len(data):
+        if at + _LENGTH.size > size:
             raise InputError(f"{name!r}: the bytes end before text {index}.")
-        (length,) = _LENGTH.unpack_from(data, at)
+        length = _LENGTH.unpack_from(data, at)[0]
         at += _LENGTH.size
-        if length > len(data) - at:
-            raise InputError(f"{name!r}: text {index} has length {length}, {len(data) - at} bytes are left.")
+        if length > size - at:
+            raise InputError(f"{name!r}: text {index} has length {length}, {size - at} bytes are left.")
         try:
-            found[index] = str(data[at : at + length], "utf-8")
+            found.append(str(data[at : at + length], "utf-8") if length else "")
         except UnicodeDecodeError as error:
             raise InputError(f"{name!r}: text {index} is not UTF-8.") from error
         at += length
-    if at != len(data):
-        raise InputError(f"{name!r}: {len(data) - at} bytes are left after its texts.")
-    return found
+    if at != size:
+        raise InputError(f"{name!r}: {size - at} bytes are left after its texts.")
+    return np.array(found, object)
 
 
 def _encode(

@@ -150,6 +150,7 @@ def test_outputs_come_as_they_were_asked_for(mixed: Path, tmp_path: Path) -> Non
         (entry(parameters={"binary_data_size": 12}), {"Inference-Header-Content-Length": "20"}),
         (entry(), {"Inference-Header-Content-Length": "-5"}),
         (entry(), {"Inference-Header-Content-Length": "x"}),
+        (entry(), {"Inference-Header-Content-Length": "\u00b2"}),
         (entry(data=[True, 2.0, 3.0]), {}),
         (entry().replace(b"3.0", b"1e400"), {}),
         (entry().replace(b"3.0", b"NaN"), {}),
@@ -197,16 +198,20 @@ def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) ->
     status, answer = post(url, "/predict", b"a,b,c\n1,2,3\n", {"Content-Type": "text/csv"})
     assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
     told = {
-        b"": "not a CSV table",
+        b"": "is empty",
         b"a,b,c\n": "no row",
-        b"a,b,c\n1,2\n": "row 2 has 2 cells",
-        b"a,b,c\n1,2,3\n1,2,x\n": "row 3, column 'c'",
+        b"a,b,c\n1,2\n": "line 2 has 2 cells",
+        b"a,b,c\n1,2,3\n\n1,2,x\n": "line 4, column 'c'",
+        b"a,b,c\n1,2,1_0\n": "'1_0' is not a number",
         b"\xff": "UTF-8",
     }
     for broken, reason in told.items():
         status, answer = post(url, "/predict", broken, {"Content-Type": "text/csv"})
         assert status == 400 and reason in json.loads(answer)["error"]
     assert "Image" not in (folder / "app.py").read_text()
+    for headers in ({"Content-Type": "image/png"}, {"Content-Type": "text/csv", "Content-Encoding": "gzip"}):
+        status, answer = post(url, "/predict", b"a,b,c\n1,2,3\n", headers)
+        assert status == 415 and "error" in json.loads(answer)
 
 
 def test_columns_and_classes_are_known_by_their_names(tiny: Path, tmp_path: Path) -> None:
@@ -247,7 +252,7 @@ def test_a_model_of_pixels_takes_an_image(tmp_path: Path) -> None:
     saved(graph, tmp_path / "pixels.onnx")
     package(tmp_path / "pixels.onnx", tmp_path / "out", kinds=["fastapi"])
     assert "pillow==" in (tmp_path / "out" / "requirements.txt").read_text()
-    assert "csv" not in (tmp_path / "out" / "app.py").read_text()
+    assert "import csv" not in (tmp_path / "out" / "app.py").read_text()
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     file = io.BytesIO()
     image.fromarray(pixels).save(file, "PNG")
@@ -259,7 +264,8 @@ def test_a_model_of_pixels_takes_an_image(tmp_path: Path) -> None:
         assert post(server.url, "/predict", b"\x89PNG", kind)[0] == 400
         form = b"--X\r\nContent-Type: image/png\r\n\r\n%s\r\n--X--\r\n" % file.getvalue()
         sent = {"Content-Type": "multipart/form-data; boundary=X"}
-        assert post(server.url, "/predict", form, sent) == (200, answer)
+        for told in (form, form.replace(b"image/png", b"application/octet-stream")):
+            assert post(server.url, "/predict", told, sent) == (200, answer)
         assert post(server.url, "/predict", b"--X", sent)[0] == 400
     finally:
         server.close()

@@ -121,14 +121,14 @@ def test_the_demo_answers_nothing_for_what_was_not_filled_in(tmp_path: Path) -> 
       (string[n] t1, int64[n, 1] c1, uint8[n, 1] s1, float[n, 2, 1] f1) {
         t1 = Identity(t) c1 = Identity(c) s1 = Identity(s) f1 = Neg(f) }"""
     proto = onnx.parser.parse_model(text)
-    onnx.helper.set_model_props(proto, {"onnxtool.columns": json.dumps({"c": ["age"]})})
+    onnx.helper.set_model_props(proto, {"onnxtool.columns": json.dumps({"c": ["age"], "c1": ["years"]})})
     onnx.save(proto, tmp_path / "m.onnx")
     folder = tmp_path / "page"
     package(tmp_path / "m.onnx", folder, kinds=["web"], web=WebOptions(runtime_folder=RUNTIME))
     good = ["a", "9223372036854775807", "255", "[[[1],[2]]]"]
     cases = {
         "f1 [1,2,1] -1, -2": good,
-        "c1 [1,1] 9223372036854775807": good,
+        "c1 [1,1] 9223372036854775807;largest: years 9223372036854775807": good,
         "agree in n: t has 2, c has 1": ["a\nb", *good[1:]],
         "agree in n: t has 0, c has 1": ["", *good[1:]],
         "age: nothing is not": ["a", "", *good[2:]],

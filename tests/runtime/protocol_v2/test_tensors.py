@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -94,6 +95,16 @@ def test_outputs_come_in_the_order_that_was_asked_for() -> None:
 def test_nothing_is_rounded_or_cut(data: object, dtype: str) -> None:
     with pytest.raises(InputError):
         from_lists("x", data, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("kind", ["string", np.dtype("float32")])
+def test_one_long_text_takes_no_memory_for_the_others(kind: np.dtype | str) -> None:
+    data = ["x" * 100_000, *["a"] * 500]  # 200 MB where each is as long as the longest
+    tracemalloc.start()
+    with contextlib.suppress(InputError):
+        assert from_lists("x", data, kind).tolist() == data
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 def test_large_integers_keep_every_digit() -> None:

@@ -48,6 +48,7 @@ SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must a
 COLUMNS: dict[str, tuple[str, ...]] = {}  # of a table: the columns of each input
 LABELS: dict[str, tuple[str, ...]] = {}  # of outputs: the names of their classes
 TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
+FILES = "text/csv"  # what a file in a form is, where its own type does not tell
 PICTURE = (3, "RGB")  # [image]
 MAX_SECONDS = float(os.environ.get("MAX_SECONDS", "60"))  # for a request to arrive, and for its answer
 
@@ -113,6 +114,8 @@ DIMS = {a.name: a.shape for a in session.get_inputs()}
 
 async def read_body(request: Request) -> bytes:
     """The body, within the limits of size and time. A declared size is a reason to refuse, never to trust."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise HTTPException(415, "a compressed body is not supported; send it without Content-Encoding")
     if int(request.headers.get("content-length") or 0) > MAX_BYTES:
         raise HTTPException(413, f"a request has at most {MAX_BYTES} bytes")
     body = bytearray()
@@ -176,7 +179,7 @@ def as_json(outputs: Arrays) -> Response:
 
 async def answer_v2(request: Request) -> Response:
     body, length = await read_body(request), request.headers.get(HEADER_LENGTH)
-    if length is not None and not (length.isdigit() and len(length) < 13):
+    if length is not None and not (length.isdecimal() and len(length) < 13):
         raise InputError(f"{HEADER_LENGTH} is not a number")
     asked = decode_request(body, None if length is None else int(length))
     if unknown := asked.outputs.keys() - {o["name"] for o in OUTPUTS}:
@@ -213,14 +216,15 @@ async def infer(request: Request) -> Response:
 def from_table(body: bytes) -> Arrays:
     """A CSV table: a first row of names, then a row for each sample."""
     try:
-        names, *rows = [row for row in csv.reader(io.StringIO(body.decode("utf-8-sig"))) if row]
+        reader = csv.reader(io.StringIO(body.decode("utf-8-sig")))
+        names, rows = next(filter(None, reader), []), [(reader.line_num, row) for row in reader if row]
     except (ValueError, csv.Error) as error:
-        raise InputError(f"not a CSV table in UTF-8 with a row of names ({str(error)[:100]})") from None
+        raise InputError(f"not a CSV table in UTF-8 ({str(error)[:100]})") from None
     if not rows:
-        raise InputError("the table has no row but the one with names")
-    for line, row in enumerate(rows, 2):
+        raise InputError("the table has no row but the one with names" if names else "the table is empty")
+    for line, row in rows:
         if len(row) != len(names):
-            raise InputError(f"row {line} has {len(row)} cells, the first has {len(names)}")
+            raise InputError(f"line {line} has {len(row)} cells, the first has {len(names)}")
     feeds = {}
     for spec in INPUTS:
         name, kind = spec["name"], element_type(spec["datatype"])
@@ -228,26 +232,26 @@ def from_table(body: bytes) -> Arrays:
             if names.count(column) != 1:
                 raise InputError(f"the table has {names.count(column) or 'no'} columns {column!r}; the model takes one")
         columns = [names.index(column) for column in COLUMNS.get(name, ())] or list(range(len(names)))
-        values = [[number(row[c], kind, line, names[c]) for c in columns] for line, row in enumerate(rows, 2)]
+        values = [[number(row[c], kind, line, names[c]) for c in columns] for line, row in rows]
         feeds[name] = from_lists(name, values, kind)
     return feeds
 
 
-def number(cell: str, kind: Any, row: int, column: str) -> Any:
+def number(cell: str, kind: Any, line: int, column: str) -> Any:
     """The value of a cell."""
     if isinstance(kind, str):
         return cell
     try:
-        return int(cell) if kind.kind in "iu" else float(cell)
+        return (int if kind.kind in "iu" else float)(cell.replace("_", "no digit"))
     except ValueError:
-        raise InputError(f"row {row}, column {column!r}: {cell[:40]!r} is not a number") from None
+        raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is not a number") from None
 
 
 # [/table]
 async def answer_plain(request: Request) -> Response:
     body, kind = await read_body(request), request.headers.get("content-type", "")
     if kind.startswith("multipart/form-data"):
-        kind, body = form_file(kind, body)
+        kind, body = form_file(kind, body, FILES)
     # [image]
     if kind.startswith("image/"):
         return as_json(await run({INPUTS[0]["name"]: decode_picture(body, *PICTURE)}))
@@ -256,6 +260,8 @@ async def answer_plain(request: Request) -> Response:
     if kind.startswith("text/csv"):
         return as_json(await run(from_table(body)))
     # [/table]
+    if kind.startswith(("image/", "text/csv")):
+        raise HTTPException(415, "the model takes no such file")
     try:
         found = orjson.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,5 +1,5 @@
 // A demo: a file picker for images, a field for each column of a table, a text field for texts, JSON for the rest.
-import { INPUTS, arrayType, load } from "./model.js";
+import { INPUTS, OUTPUTS, arrayType, load } from "./model.js";
 
 const byId = (id) => document.getElementById(id);
 const size = (dim, otherwise) => (typeof dim === "number" ? dim : otherwise);
@@ -115,11 +115,13 @@ function fieldFor(spec) {
   return isTable(spec) ? tableField(spec) : jsonField(spec);
 }
 
-function shown({ data, dims }) {
+/** An output; its largest values with the names of their classes, where the model has them. */
+function shown({ data, dims }, names) {
   const values = Array.from(data.slice(0, 1000));
   const best = values.map((v, i) => [v, i]).sort((a, b) => (a[0] < b[0]) - (a[0] > b[0])).slice(0, 5);
   return `[${dims}] ${values.slice(0, 20).join(", ")}${data.length > 20 ? " ..." : ""}\n`
-    + (typeof values[0] !== "string" && values.length > 5 ? `largest: ${best.map(([v, i]) => `#${i} ${v}`).join(", ")}\n` : "");
+    + (typeof values[0] !== "string" && (names || values.length > 5)
+      ? `largest: ${best.map(([v, i]) => `${names?.[i % names.length] ?? `#${i}`} ${v}`).join(", ")}\n` : "");
 }
 
 const fields = Object.fromEntries(INPUTS.map((spec) => [spec.name, fieldFor(spec)]));
@@ -140,7 +142,8 @@ try {
       const began = performance.now();
       const outputs = await model.run(feeds);
       const took = `${(performance.now() - began).toFixed(1)} ms\n`;
-      byId("answer").textContent = took + Object.entries(outputs).map(([n, t]) => `${n} ${shown(t)}`).join("\n");
+      byId("answer").textContent = took
+        + OUTPUTS.map(({ name, columns }) => `${name} ${shown(outputs[name], columns)}`).join("\n");
     } catch (error) {
       byId("answer").textContent = error.message;
     }
