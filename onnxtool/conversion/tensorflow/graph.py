@@ -155,8 +155,9 @@ def to_onnx(
                 proto = optimized(_convert(graph_def, frozen, renamed, opset), name, catch_errors=True)
         except Exception as error:
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
+    called = texts.called_functions(proto)
     refuse_foreign_operators(proto)
-    texts.add_functions(proto)
+    texts.add_functions(proto, called)
     model = io.from_proto(proto)
     clean_up(model)
     return model

@@ -206,6 +206,15 @@ def test_texts_are_vectorized_as_keras_does(tmp_path: Path, options: dict[str, A
     assert vectorizes(tmp_path, **options)
 
 
+def test_texts_are_changed_in_a_branch_too(tmp_path: Path) -> None:
+    def cleaned(x: Any) -> Any:
+        plain = tf.cond(tf.shape(x)[0] > 1, lambda: tf.strings.regex_replace(x, "[!,]", ""), lambda: x)
+        return tf.cast(plain == "The cat SAT", tf.int32)
+
+    assert agrees(cleaned, TEXTS, tmp_path)
+    assert agrees(cleaned, TEXTS[:1], tmp_path)
+
+
 def test_what_has_no_form_for_texts_is_refused() -> None:
     for options in ({"ngrams": 2}, {"split": "character"}):
         layer = keras.layers.TextVectorization(**options)

@@ -6,7 +6,7 @@ its opset has been raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -28,6 +28,8 @@ from onnxtool.conversion.tensorflow.patches.op_handlers import (
 )
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.ir.editing import inlined
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import graphs
 
 _DOMAIN = "onnxtool"
 _OPSET = 20
@@ -158,9 +160,16 @@ def _rows_of_nothing() -> Iterator[None]:
         yield
 
 
-def add_functions(proto: onnx.ModelProto) -> None:
+def called_functions(proto: onnx.ModelProto) -> set[str]:
+    """Those that nodes of the graph call; tf2onnx loses the domain of a node that ends a branch."""
+    calls = [n for g in graphs(proto, DEFAULT) for n in g.node if n.op_type in _FUNCTIONS]
+    for node in calls:
+        node.domain = _DOMAIN
+    return {node.op_type for node in calls}
+
+
+def add_functions(proto: onnx.ModelProto, called: Collection[str]) -> None:
     """The functions that nodes of the graph call."""
-    called = {n.op_type for n in proto.graph.node if n.domain == _DOMAIN}
     proto.functions.extend(parser.parse_function(_FUNCTIONS[name]) for name in sorted(called))
     if called:
         proto.opset_import.extend([onnx.helper.make_opsetid(_DOMAIN, 1), onnx.helper.make_opsetid("com.microsoft", 1)])
