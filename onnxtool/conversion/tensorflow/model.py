@@ -268,6 +268,15 @@ class TensorFlowModel(TracedModel):
             try:
                 results = self.call(*(tf.constant(feeds[s.name]) for s in self.inputs))
                 names = [s.name for s in self.outputs]
-                return {name: result.numpy() for name, result in zip(names, results, strict=True)}
+                return {name: _array(result) for name, result in zip(names, results, strict=True)}
             except Exception as error:
                 raise InputError(f"the TensorFlow model fails to run: {reason(error)}") from error
+
+
+def _array(result: Any) -> np.ndarray:
+    """Of a tensor; its texts, which TensorFlow has as bytes, as they are read."""
+    array: np.ndarray = np.asarray(result.numpy())
+    if array.dtype.kind not in "OS":
+        return array
+    texts = [text.decode(errors="surrogateescape") for text in array.reshape(-1).tolist()]
+    return np.array(texts, object).reshape(array.shape)

@@ -206,6 +206,38 @@ def test_texts_are_vectorized_as_keras_does(tmp_path: Path, options: dict[str, A
     assert vectorizes(tmp_path, **options)
 
 
+@pytest.mark.parametrize(
+    ("keys", "values", "default"),
+    [
+        (["the", "\u00c4!"], [1.5, 2.5], -1.0),
+        (["the", "\u00c4!"], ["x", "\u00fc"], "none"),
+        ([-7, 5], [1.5, 2.5], -1.0),
+        ([-7, 5], ["x", "\u00fc"], "none"),
+        (["the", "\u00c4!"], [2, 3], -1),
+    ],
+    ids=["text float", "text text", "integer float", "integer text", "text integer"],
+)
+@pytest.mark.parametrize("narrow", [False, True], ids=["int64", "int32"])
+def test_tables_of_all_types(tmp_path: Path, keys: list[Any], values: list[Any], default: Any, narrow: bool) -> None:
+    integers = tf.int32 if narrow else tf.int64
+    kinds = [{str: tf.string, float: tf.float32, int: integers}[type(of[0])] for of in (keys, values)]
+    given = tf.lookup.KeyValueTensorInitializer(tf.constant(keys, kinds[0]), tf.constant(values, kinds[1]))
+    module = tf.Module()
+    module.table = tf.lookup.StaticHashTable(given, default)
+    signature = [tf.TensorSpec([None, 4], kinds[0])]
+    module.call = tf.function(lambda x: {"y": module.table.lookup(x)}, input_signature=signature)
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call.get_concrete_function())
+
+    report = onnxtool.convert(tmp_path / "model", tmp_path / "out.onnx")  # compares the texts, too
+
+    assert report.ok
+    rows = TEXTS if kinds[0] == tf.string else INTEGERS.astype(kinds[0].as_numpy_dtype)
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
+    want = module.table.lookup(tf.constant(rows)).numpy()
+    assert found.tolist() == [[w.decode() if isinstance(w, bytes) else w for w in row] for row in want.tolist()]
+
+
 def test_texts_are_changed_in_a_branch_too(tmp_path: Path) -> None:
     def cleaned(x: Any) -> Any:
         plain = tf.cond(tf.shape(x)[0] > 1, lambda: tf.strings.regex_replace(x, "[!,]", ""), lambda: x)

@@ -134,8 +134,14 @@ def _place_among_sorted(write: OperatorWriter) -> None:
     write.give("Cast", write.add("ReduceSum", passed, write.constant([2], np.int64), keepdims=0), to=write.dtype)
 
 
+# Types that LabelEncoder has, what their attributes are called, and what they are read by.
+_LOOKED_UP: dict[int, tuple[str, Callable[[Any], Any]]] = {
+    STRING: ("string", lambda v: v if isinstance(v, bytes) else str(v)), INT64: ("int64", int), FLOAT: ("float", float),
+}  # fmt: skip
+
+
 def _lookup(write: OperatorWriter) -> None:
-    """Tables from integers to integers (Keras' IntegerLookup); tf2onnx has those of words."""
+    """A table of constants; tf2onnx has those between words and int64 alone."""
     from tf2onnx.constants import AI_ONNX_ML_DOMAIN
     from tf2onnx.custom_opsets.onnx_ml import LookupTableFind
 
@@ -144,16 +150,22 @@ def _lookup(write: OperatorWriter) -> None:
     while table.type == "Identity":
         table = table.inputs[0]
     name = table.get_attr_value("shared_name")
-    kinds = {graph.get_dtype(node.input[1]), write.dtype}
-    if kinds != {INT64} or name not in tables or not node.inputs[2].is_const():
+    source, given = write.inputs[1], {INT32: INT64}
+    kinds = [given.get(k, k) for k in (graph.get_dtype(source), write.dtype)]
+    usual = set(kinds) == {STRING, INT64} and INT32 not in (graph.get_dtype(source), write.dtype)
+    if usual or not set(kinds) <= _LOOKED_UP.keys() or name not in tables or not node.inputs[2].is_const():
         LookupTableFind.version_8(graph, node, **write.rest)
         return
-    keys, values = (np.asarray(part).tolist() for part in tables[name])
-    default = int(node.inputs[2].get_tensor_value(as_list=False))
-    write.give(
-        "LabelEncoder", write.inputs[1], domain=AI_ONNX_ML_DOMAIN,
-        keys_int64s=keys, values_int64s=values, default_int64=default,
+    (of, key), (to, value) = (_LOOKED_UP[kind] for kind in kinds)
+    keys, values = tables[name]
+    default = value(np.asarray(node.inputs[2].get_tensor_value(as_list=False)).item())
+    attributes = {f"keys_{of}s": [*map(key, keys.tolist())], f"values_{to}s": [*map(value, values.tolist())]}
+    source = source if graph.get_dtype(source) == kinds[0] else write.cast(source, kinds[0])
+    found = graph.make_node(
+        "LabelEncoder", [source], attr={**attributes, f"default_{to}": default}, domain=AI_ONNX_ML_DOMAIN,
+        dtypes=[kinds[1]], shapes=[write.shape],
     )  # fmt: skip
+    write.give("Cast", found.output[0], to=write.dtype)
     if not graph.find_output_consumers(table.output[0]):
         graph.remove_node(table.name)
 
