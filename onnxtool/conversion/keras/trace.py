@@ -25,7 +25,7 @@ def trace(model: KerasLayer, call: Callable[..., Any], signature: Sequence[Any])
     """
     import tensorflow as tf
 
-    with quiet(), _plain_functions(), ExitStack() as stack:
+    with quiet(), _plain_functions(), _sizes_of_tensors(), ExitStack() as stack:
         for layer in _layers(model):
             stack.enter_context(_without_vectorized_map(layer))
         try:
@@ -47,6 +47,23 @@ def _plain_functions() -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
+
+
+@contextmanager
+def _sizes_of_tensors() -> Iterator[None]:
+    """Images are resized to sizes that the input decides: Keras 3.15 asks whether they are positive, as no graph can
+    (UpSampling2D).
+    """
+    import tensorflow as tf
+    from keras.src.ops import image
+
+    checked, unchecked = image.resize, getattr(image, "_resize", image.resize)
+
+    def resize(images: Any, size: Any, *rest: Any, **options: Any) -> Any:
+        return (unchecked if any(map(tf.is_tensor, size)) else checked)(images, size, *rest, **options)
+
+    with replaced(image, "resize", resize):
+        yield
 
 
 def _layers(model: KerasLayer) -> list[Any]:

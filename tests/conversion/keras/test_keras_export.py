@@ -229,6 +229,12 @@ def test_a_subclassed_model_that_takes_floats_alone_says_that_integers_are_cast(
     assert "the model does not take uint8: its inputs are cast to float32" in report.notes
 
 
+def test_images_of_any_size_are_enlarged_between_pixels(tmp_path: Path) -> None:
+    image = keras.Input((None, None, 2))
+    model = keras.Model(image, keras.layers.UpSampling2D(2, interpolation="bilinear")(image))
+    assert convert(model, tmp_path / "out.onnx").ok
+
+
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "area"])
 def test_images_of_any_size_are_resized(interpolation: str, tmp_path: Path) -> None:
     image = keras.Input((None, None, 2))
