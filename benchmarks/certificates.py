@@ -1,7 +1,10 @@
-"""Certificates of optimized models, and of mutants of them: `python benchmarks/certificates.py FOLDER [MUTANTS]`.
+"""Certificates of optimized models, and of mutants of them.
+
+    python benchmarks/certificates.py FOLDER [MUTANTS [compare]]
 
 FOLDER holds models (`*/model.onnx` or `*.onnx`). Each is optimized at the default level and held against its source;
-then the optimized file is held against copies of itself with one change each.
+then the optimized file is held against copies of itself with one change each: by the certificate alone, or by all that
+`compare` does.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from onnx import numpy_helper
 
 import onnxtool
 from onnxtool.equality.certificate.certify import certify
+from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 
@@ -122,6 +126,14 @@ def said(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
     return ", ".join(found)
 
 
+def compared(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
+    """The verdict of `compare`; "refused" where B does not load or run."""
+    try:
+        return str(onnxtool.compare(a, b).verdict)
+    except OnnxToolError:
+        return "refused"
+
+
 def main() -> None:
     folder, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     files = sorted([*folder.glob("*/model.onnx"), *folder.glob("*.onnx")])
@@ -142,6 +154,12 @@ def main() -> None:
         for _ in range(count):
             made = mutant(b, rng)
             if made is None:
+                continue
+            if "compare" in sys.argv[3:]:
+                verdict = compared(b, made[1])
+                tally[made[0], verdict] += 1
+                if verdict == "certified" or (verdict == "tested" and made[0] != "bit"):
+                    print(verdict, name, made[0], made[2], "the runtime says", said(b, made[1]), flush=True)
                 continue
             found = certify(b, made[1], most=2, seconds=2)
             word = (
