@@ -194,14 +194,17 @@ def verdict_on_all(
 ) -> tuple[Fidelity, AccuracyVerdict]:
     """The verdict on a result: on all samples that time allows, unless the few `seen` show it to be far out.
 
-    Few samples show little where noise varies between samples, and rows that are rare are not among them.
+    Few samples show little where noise varies between samples, and rows that are rare are not among them. Models that
+    are not in memory together stay with the few: each would be loaded again.
     """
     verdict = budget.judge(seen, metric)
+    if verdict.hopeless or job.one_at_a_time or job.probes(None).count in (None, seen.samples):
+        return seen, verdict
     began = time.perf_counter()
     for runs in (float_runner, runner):
         runs.run(job.probes().first())
     samples = job.probes(int(_JUDGING / (time.perf_counter() - began)))
-    if verdict.hopeless or samples.count is None or samples.count <= seen.samples:
+    if (samples.count or 0) <= seen.samples:
         return seen, verdict
     judge = FidelityEvaluator(job.original, float_runner, samples, batch=1, kinds=job.kinds, confidence=job.confidence)
     seen = replace(judge.judge(runner), outputs=seen.outputs)

@@ -60,6 +60,9 @@ class Ratio:
         return "slower" if self.low > 1.0 else "same"
 
 
+_TICK = 1e-9  # seconds, of a clock that did not move
+
+
 def measure(
     candidates: Sequence[Callable[[], object]],
     *,
@@ -99,7 +102,7 @@ def measure(
         for index in orders.permutation(len(candidates)):
             start = clock()
             candidates[index]()
-            samples[index].append(clock() - start)
+            samples[index].append(max(clock() - start, _TICK))
         rounds += 1
         if enough is not None and rounds >= look:
             look = rounds + max(rounds // 2, 1)

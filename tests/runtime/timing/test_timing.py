@@ -23,6 +23,11 @@ def test_uses_the_clock_that_it_is_given() -> None:
     assert timing.samples == (2.0,) * 5
 
 
+def test_a_clock_that_stands_still_gives_no_zero() -> None:
+    timings = measure([lambda: None, lambda: None], budget=0, minimum=5, clock=lambda: 1.0)
+    assert ratio(*timings).value == 1.0
+
+
 def test_ratio_of_twins_is_same_and_a_slower_one_is_named() -> None:
     noise = np.random.default_rng(1).normal(1.0, 0.05, size=200)
     twin = Timing(tuple(noise[::-1]))
