@@ -66,9 +66,10 @@ def _verdict(report: CompareReport) -> str:
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
-    if report.verdict == "tested" and report.certificate is not None and report.certificate.unlike:
+    doubted = report.certificate if report.verdict == "tested" else None
+    if doubted is not None and doubted.unlike:
         outcome = "not shown to be the same function; no difference found"
-    elif report.verdict == "tested" and report.certificate is not None and report.certificate.same_function:
+    elif doubted is not None and doubted.same_function:
         outcome = "the same function but for rounding, NaN or infinity; no difference found"
     if report.verdict == "not tested":
         listed = ", ".join(f"{o.name!r} was {o.untested}" for o in report.not_tested)

@@ -86,7 +86,7 @@ def _equal(write: OperatorWriter) -> None:
 
 def _lower(write: OperatorWriter) -> None:
     """Letters of ASCII alone, unless the encoding is given. A locale's other letters are those of its machine."""
-    of_all = bool(write.node.get_attr_str("encoding") if "encoding" in write.node.attr else "")
+    of_all = bool(write.node.get_attr_value("encoding"))
     shape = write.add("Shape", write.inputs[0])
     flat = write.add("Reshape", write.inputs[0], write.constant([-1], np.int64))
     lowered = write.add(
@@ -133,9 +133,9 @@ def _count_in_rows(write: OperatorWriter) -> None:
     row = write.add("ReduceSum", write.cast(before, INT64), int64([1]), keepdims=0)
     inside = write.add("And", write.add("GreaterOrEqual", numbers, int64(0)), write.add("Less", numbers, count))
     binary = bool(write.node.get_attr_value("binary_output", False))
-    weighs = write.graph.get_shape(weights) != [0] and not binary
-    added = write.cast(inside, write.dtype)
-    if weighs:
+    if binary or write.graph.get_shape(weights) == [0]:
+        added = write.cast(inside, write.dtype)
+    else:
         added = write.add("Where", inside, weights, write.constant(0))
     column = write.add("Where", inside, numbers, int64(0))
     indices = write.add("Concat", *(write.add("Unsqueeze", part, int64([1])) for part in (row, column)), axis=1)
