@@ -14,7 +14,7 @@ from onnxtool.model.ir.queries import all_nodes, constant_array, inner_nodes, is
 from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
-from onnxtool.quantization.inputs import QuantizationInputs
+from onnxtool.quantization.inputs import ENOUGH, SPREAD_SAMPLES, QuantizationInputs, Spread
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.report.quantize import TaskMetric
 from onnxtool.runtime.data.source import DataSource
@@ -132,8 +132,6 @@ def _scaled(value: ir.Value) -> ir.Value | None:
 
 
 _FLOATS = ("float32", "float16", "float64", "bfloat16")
-_ENOUGH = 8  # samples
-_SPREAD_SAMPLES = 128
 _CHANCE = {"auc": 0.5, "r2": 0.0, "f1": 0.0, "miou": 0.0, "map": 0.0, "retrieval": 0.0}
 _BETTER = 0.05  # than chance, of what there is above it
 _NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
@@ -151,7 +149,7 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
     else:
         found += [
             *job.data.notes,
-            *_few(job.data),
+            *_few(job.spread),
             *filter(None, [_integers(job.data)]),
             *_constant_columns(job.data),
             *filter(None, [input_scaling_warning(job.original, job.data)]),
@@ -159,11 +157,11 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
     return tuple(found)
 
 
-def _few(data: DataSource) -> list[str]:
-    count, distinct = _distinct(data)
-    if distinct >= _ENOUGH:
+def _few(spread: Spread) -> list[str]:
+    read, different = spread
+    if different >= ENOUGH:
         return []
-    samples = "1 sample is" if count == 1 else f"{distinct} {'different ' * (distinct < count)}samples are"
+    samples = "1 sample is" if read == 1 else f"{different} {'different ' * (different < read)}samples are"
     return [
         f"{samples} few to measure ranges and errors on: others may lie beyond these ranges, and lose more. A hundred "
         "that look like what the model will see are enough."
@@ -185,17 +183,19 @@ def remarks_on_metric(task: LabelledTask | None, metric: TaskMetric | None) -> t
     )
 
 
-def check_samples(data: DataSource) -> None:
+def check_samples(job: QuantizationInputs) -> None:
     """Refuse samples that cannot be what a float model takes, or that show nothing.
 
     Raises:
         InputError: integers for a float input (pictures that nobody scaled), or samples that are all the same.
     """
+    data = job.data
+    if data is None:
+        return
     found = _integers(data)
     if found:
         raise InputError(f"{data.label}: {found}. {_SCALE_THEM} --data-as-is takes them as they are.")
-    count, distinct = _distinct(data)
-    if data.joins and 1 == distinct < count:
+    if data.joins and 1 == job.spread.different < job.spread.read:
         raise InputError(
             f"{data.label}: all samples are the same, so that neither ranges nor errors can be measured. Give samples "
             "that differ, as the model will see them; --data-as-is takes them all the same."
@@ -222,23 +222,13 @@ def _integers(data: DataSource) -> str:
     return ""
 
 
-def _distinct(data: DataSource) -> tuple[int, int]:
-    """How many samples were read until there were enough that differ, and how many of these do."""
-    found, count = set(), 0
-    for count, feeds in enumerate(data.limited(_SPREAD_SAMPLES).samples(), 1):  # noqa: B007
-        found.add(hash(tuple(value.tobytes() for value in feeds.values())))
-        if len(found) >= _ENOUGH:
-            break
-    return count, len(found)
-
-
 def _constant_columns(data: DataSource) -> list[str]:
     """A warning for each table with columns that are the same in all samples."""
     found = []
     for spec in data.specs:
         if spec.shape is None or len(spec.shape) != 2 or str(spec.dtype) not in _FLOATS or data.count == 1:
             continue
-        rows = [feeds[spec.name] for feeds in data.limited(_SPREAD_SAMPLES).samples()]
+        rows = [feeds[spec.name] for feeds in data.limited(SPREAD_SAMPLES).samples()]
         if len({r.shape[1] for r in rows}) != 1:
             continue
         table = np.concatenate(rows)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -32,10 +33,29 @@ from onnxtool.runtime.runner import CastingRunner, OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 FIDELITY_SAMPLES = 32
+ENOUGH = 8  # samples that differ
+SPREAD_SAMPLES = 128  # how many are read to see in what they differ
 _HELD_OUT = 4  # every fourth sample
 _MIN_TO_SPLIT = 8
 LARGE = 1_500_000_000
 _IN_TURN = 400_000_000  # bytes of weights from which on one session is loaded at a time
+
+
+class Spread(NamedTuple):
+    """How many samples were read until there were enough that differ, and how many of these do."""
+
+    read: int
+    different: int
+
+
+def spread(data: DataSource) -> Spread:
+    """Of a source's first samples."""
+    found, count = set(), 0
+    for count, feeds in enumerate(data.limited(SPREAD_SAMPLES).samples(), 1):  # noqa: B007
+        found.add(hash(tuple(value.tobytes() for value in feeds.values())))
+        if len(found) >= ENOUGH:
+            break
+    return Spread(count, len(found))
 
 
 @dataclass(frozen=True)
@@ -100,6 +120,12 @@ class QuantizationInputs:
         """Samples to judge on: the calibration data, or seeded random inputs."""
         data = self.task.data if self.data is None and self.task is not None else self.data
         return self._random if data is None else data.limited(most)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """Of the calibration samples, which there have to be."""
+        assert self.data is not None
+        return spread(self.data)
 
     @cached_property
     def _random(self) -> DataSource:

@@ -75,8 +75,8 @@ def quantize(
         )
     try_in_child(file.path, options, runs=asked.data is None)
     job = open_inputs(file, asked, recipe.optimize, options)
-    if job.data is not None and not asked.data_as_is:
-        check_samples(job.data)
+    if not asked.data_as_is:
+        check_samples(job)
     with _ids_located(job):
         if job.is_large:
             if asked.max_drop is not None:

@@ -10,6 +10,7 @@ import pytest
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.diagnostics import _few, remarks_on_metric
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
+from onnxtool.quantization.inputs import spread
 from onnxtool.report.quantize import TaskMetric
 from onnxtool.runtime.data.open_data import open_data
 
@@ -17,14 +18,14 @@ from onnxtool.runtime.data.open_data import open_data
 @pytest.mark.parametrize(("count", "told"), [(1, "1 sample is few"), (7, "7 samples are few"), (8, "")])
 def test_few_samples_are_told(count: int, told: str) -> None:
     specs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
-    found = _few(open_data({"x": np.arange(2.0 * count, dtype=np.float32).reshape(count, 2)}, specs))
+    found = _few(spread(open_data({"x": np.arange(2.0 * count, dtype=np.float32).reshape(count, 2)}, specs)))
     assert [told in text for text in found] == ([True] if told else [])
 
 
 def test_samples_that_are_repeated_count_once() -> None:
     specs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
     rows = np.arange(14, dtype=np.float32).reshape(7, 2)[np.arange(200) % 7]
-    assert "7 different samples are few" in _few(open_data({"x": rows}, specs))[0]
+    assert "7 different samples are few" in _few(spread(open_data({"x": rows}, specs)))[0]
 
 
 @pytest.mark.parametrize(

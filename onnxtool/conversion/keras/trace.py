@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxtool.conversion.frameworks import KerasLayer
-from onnxtool.conversion.patches import replaced
+from onnxtool.conversion.patches import LibraryPatch, applied, replaced
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError
 
@@ -25,7 +25,7 @@ def trace(model: KerasLayer, call: Callable[..., Any], signature: Sequence[Any])
     """
     import tensorflow as tf
 
-    with quiet(), _plain_functions(), _sizes_of_tensors(), ExitStack() as stack:
+    with quiet(), _plain_functions(), applied([SIZES]), ExitStack() as stack:
         for layer in _layers(model):
             stack.enter_context(_without_vectorized_map(layer))
         try:
@@ -51,9 +51,6 @@ def _plain_functions() -> Iterator[None]:
 
 @contextmanager
 def _sizes_of_tensors() -> Iterator[None]:
-    """Images are resized to sizes that the input decides: Keras 3.15 asks whether they are positive, as no graph can
-    (UpSampling2D).
-    """
     import tensorflow as tf
     from keras.src.ops import image
 
@@ -64,6 +61,12 @@ def _sizes_of_tensors() -> Iterator[None]:
 
     with replaced(image, "resize", resize):
         yield
+
+
+SIZES = LibraryPatch(
+    "keras", "", "Keras 3.15 asks whether sizes are positive that a graph's input decides (UpSampling2D)",
+    _sizes_of_tensors,
+)  # fmt: skip
 
 
 def _layers(model: KerasLayer) -> list[Any]:

@@ -19,12 +19,11 @@ from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.input_plan import name_dims
 from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.paddle.files import ProgramFiles
-from onnxtool.conversion.paddle.patches import GRAPH_PATCHES
+from onnxtool.conversion.paddle.patches import GRAPH_PATCHES, ProgramFacts
 from onnxtool.conversion.paddle.worker import LOG
 from onnxtool.conversion.patches import correct
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
-from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.model.spec import TensorSpec, parse_dtype
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.errors import OutOfTableError
@@ -113,7 +112,7 @@ class PaddleModel(SourceModel):
 
     def _export(self, opset: int) -> ir.Model:
         try:
-            data, lost = self._ask("export", opset, "paddle2onnx cannot convert it")
+            data, biases = self._ask("export", opset, "paddle2onnx cannot convert it")
         except InputError as error:
             log = Path(self._folder.name, LOG).read_text(errors="replace")
             if reasons := re.findall(r"\[ERROR\]\[Paddle2ONNX\] (\[OP: .*)", log):
@@ -126,7 +125,7 @@ class PaddleModel(SourceModel):
             ) from error
         model = io.from_proto(onnx.load_from_string(data))
         _refuse_gaps(model.graph, self._subject)
-        correct(GRAPH_PATCHES, model, lost)
+        correct(GRAPH_PATCHES, model, ProgramFacts(biases, self._are_scalars))
         # paddle2onnx numbers its dynamic dims anew at each tensor; inference and the source know better.
         for node in model.graph.all_nodes():
             for value in node.outputs:
@@ -136,14 +135,6 @@ class PaddleModel(SourceModel):
             if value.shape is not None:
                 value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in value.shape])
         _in_order(model.graph, self._names)
-        for i in (i for i, scalar in enumerate(self._are_scalars) if scalar):
-            # paddle2onnx gives one row where a reduction over all axes gives a number.
-            value, name = model.graph.outputs[i], model.graph.outputs[i].name or ""
-            value.name = f"{name}_row"
-            shape = new_initializer(model.graph, f"{name}_shape", np.array([], np.int64))
-            number = append(model.graph, "Reshape", [value, shape], name)
-            number.type, number.shape = value.type, ir.Shape(())
-            model.graph.outputs[i] = number
         return model
 
     def _ask(self, kind: str, given: object, failure: str) -> Any:

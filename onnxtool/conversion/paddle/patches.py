@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.patches import Patch
-from onnxtool.model.ir.editing import add_tensor, as_tensor
+from onnxtool.model.ir.editing import add_tensor, append, as_tensor, new_initializer
 
 Program = dict[str, Any]  # a program's JSON
 _LEAST_BIAS = 1e-5
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """What the program has and its graph does not.
+
+    Attributes:
+        biases: the name of a value in the graph, and what is to be added to it.
+        are_scalars: of each output, whether it has no dims.
+    """
+
+    biases: Mapping[str, float]
+    are_scalars: Sequence[bool]
 
 
 def _narrow_attributes(program: Program) -> None:
@@ -38,7 +52,7 @@ def _plain_same(program: Program) -> None:
 
 
 def lost_biases(program: Program) -> dict[str, float]:
-    """What the graph lacks: the name of a value there, and what is to be added to it.
+    """`ProgramFacts.biases` of a program.
 
     Source: paddle2onnx's mapper of `scale` takes a bias up to 1e-5 for none; it numbers the operators of a kind.
     """
@@ -64,10 +78,10 @@ def _operators(program: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     yield from _operators(operator)
 
 
-def _add_biases(model: ir.Model, lost: Mapping[str, float]) -> None:
+def _add_biases(model: ir.Model, program: ProgramFacts) -> None:
     for node in list(model.graph):
         value = node.outputs[0]
-        number = lost.get(value.name or "")
+        number = program.biases.get(value.name or "")
         if number is None or value.dtype not in (None, ir.DataType.FLOAT):
             continue
         bias = add_tensor(model.graph, as_tensor(np.array(number, np.float32), f"{value.name}_bias"))
@@ -77,7 +91,7 @@ def _add_biases(model: ir.Model, lost: Mapping[str, float]) -> None:
         model.graph.insert_after(node, total)
 
 
-def _clip_log_softmax(model: ir.Model, _: Mapping[str, float]) -> None:
+def _clip_log_softmax(model: ir.Model, _: ProgramFacts) -> None:
     for node in list(model.graph):
         if node.op_type != "LogSoftmax" or node.inputs[0] is None:
             continue
@@ -92,11 +106,22 @@ def _clip_log_softmax(model: ir.Model, _: Mapping[str, float]) -> None:
         model.graph.insert_before(node, [highest, below, clipped])
 
 
-def _name_grid_modes(model: ir.Model, _: Mapping[str, float]) -> None:
+def _name_grid_modes(model: ir.Model, _: ProgramFacts) -> None:
     renamed = {"bilinear": "linear", "bicubic": "cubic"}
     for node in model.graph.all_nodes():
         if node.op_type == "GridSample" and (mode := node.attributes.get("mode")) is not None:
             node.attributes["mode"] = ir.AttrString("mode", renamed.get(mode.as_string(), mode.as_string()))
+
+
+def _drop_rows(model: ir.Model, program: ProgramFacts) -> None:
+    outputs = model.graph.outputs
+    for i in (i for i, is_scalar in enumerate(program.are_scalars) if is_scalar):
+        value, name = outputs[i], outputs[i].name or ""
+        value.name = f"{name}_row"
+        shape = new_initializer(model.graph, f"{name}_shape", np.array([], np.int64))
+        number = append(model.graph, "Reshape", [value, shape], name)
+        number.type, number.shape = value.type, ir.Shape(())
+        outputs[i] = number
 
 
 PROGRAM_PATCHES: list[Patch[[Program], None]] = [
@@ -114,8 +139,9 @@ PROGRAM_PATCHES: list[Patch[[Program], None]] = [
         _plain_same,
     ),
 ]
-GRAPH_PATCHES: list[Patch[[ir.Model, Mapping[str, float]], None]] = [
+GRAPH_PATCHES: list[Patch[[ir.Model, ProgramFacts], None]] = [
     Patch("paddle2onnx", "", "a scale with a bias up to 1e-5 loses it: the epsilon of a normalization", _add_biases),
     Patch("paddle2onnx", "", "Paddle's logarithm of a softmax ends at -64 below the largest", _clip_log_softmax),
     Patch("paddle2onnx", "", "the modes of GridSample have the names of opset 16 at opset 20", _name_grid_modes),
+    Patch("paddle2onnx", "", "an output without dims (a reduction over all axes) is a row of one", _drop_rows),
 ]

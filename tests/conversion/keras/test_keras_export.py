@@ -13,11 +13,13 @@ import pytest
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.input_plan import name_dims, unique
+from onnxtool.conversion.keras import trace
 from onnxtool.conversion.tensorflow.environment import import_keras, quiet
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
 from onnxtool.runtime.runner import OnnxRunner
+from tests.conversion.patched import hold_needed
 
 import_keras("the tests")
 with quiet():
@@ -229,10 +231,10 @@ def test_a_subclassed_model_that_takes_floats_alone_says_that_integers_are_cast(
     assert "the model does not take uint8: its inputs are cast to float32" in report.notes
 
 
-def test_images_of_any_size_are_enlarged_between_pixels(tmp_path: Path) -> None:
+def test_images_of_any_size_are_enlarged_between_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = keras.Input((None, None, 2))
     model = keras.Model(image, keras.layers.UpSampling2D(2, interpolation="bilinear")(image))
-    assert convert(model, tmp_path / "out.onnx").ok
+    hold_needed(trace.SIZES, lambda: convert(model, tmp_path / "out.onnx").ok, monkeypatch)
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "area"])

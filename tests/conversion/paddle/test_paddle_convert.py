@@ -98,7 +98,7 @@ def test_small_biases_and_the_end_of_a_softmax_are_kept(
     list(
         zip(
             [*patches.PROGRAM_PATCHES, *patches.GRAPH_PATCHES],
-            ["images", "dilated", "tokens", "tokens", "sampled"],
+            ["images", "dilated", "tokens", "tokens", "sampled", "sampled"],
             strict=True,
         )
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -45,9 +45,14 @@ class OperatorWriter:
         kind = utils.map_onnx_to_numpy_type(self.dtype) if dtype is None else dtype
         return str(self.graph.make_const(utils.make_name(self.node.name), np.asarray(values, kind)).output[0])
 
-    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node of one output."""
-        return str(self.graph.make_node(kind, list(inputs), attr=attributes).output[0])
+    def add(
+        self, kind: str, *inputs: str, domain: str = "", dtype: int | None = None, shape: Sequence[int] | None = None,
+        **attributes: Any,
+    ) -> str:  # fmt: skip
+        """A node of one output; tf2onnx infers dtype and shape of operators of ONNX's own domain alone."""
+        told = {"dtypes": [dtype], "shapes": [shape]} if domain else {}
+        node = self.graph.make_node(kind, list(inputs), attr=attributes, domain=domain or "", **told)
+        return str(node.output[0])
 
     def cast(self, value: str, dtype: int) -> str:
         """A value in another type."""
@@ -57,7 +62,7 @@ class OperatorWriter:
         """A node in the operator's place."""
         self.graph.remove_node(self.node.name)
         self.graph.make_node(
-            kind, list(inputs), attr=attributes, domain=domain or None, outputs=[self.node.output[0]],
+            kind, list(inputs), attr=attributes, domain=domain, outputs=[self.node.output[0]],
             dtypes=[self.dtype], shapes=[self.shape], name=name,
         )  # fmt: skip
 
@@ -159,13 +164,12 @@ def _lookup(write: OperatorWriter) -> None:
     (of, key), (to, value) = (_LOOKED_UP[kind] for kind in kinds)
     keys, values = tables[name]
     default = value(np.asarray(node.inputs[2].get_tensor_value(as_list=False)).item())
-    attributes = {f"keys_{of}s": [*map(key, keys.tolist())], f"values_{to}s": [*map(value, values.tolist())]}
+    attributes: dict[str, Any] = {f"keys_{of}s": [*map(key, keys.tolist())]}
+    attributes[f"values_{to}s"] = [*map(value, values.tolist())]
     source = source if graph.get_dtype(source) == kinds[0] else write.cast(source, kinds[0])
-    found = graph.make_node(
-        "LabelEncoder", [source], attr={**attributes, f"default_{to}": default}, domain=AI_ONNX_ML_DOMAIN,
-        dtypes=[kinds[1]], shapes=[write.shape],
-    )  # fmt: skip
-    write.give("Cast", found.output[0], to=write.dtype)
+    attributes[f"default_{to}"] = default
+    found = write.add("LabelEncoder", source, domain=AI_ONNX_ML_DOMAIN, dtype=kinds[1], shape=write.shape, **attributes)
+    write.give("Cast", found, to=write.dtype)
     if not graph.find_output_consumers(table.output[0]):
         graph.remove_node(table.name)
 

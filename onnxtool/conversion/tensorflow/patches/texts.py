@@ -80,8 +80,7 @@ def _equal(write: OperatorWriter) -> None:
     elif write.node.type == "Equal":
         write.give("SameTexts", *write.inputs, domain=_DOMAIN)
     else:
-        same = write.graph.make_node("SameTexts", write.inputs, domain=_DOMAIN, dtypes=[BOOL], shapes=[write.shape])
-        write.give("Not", same.output[0])
+        write.give("Not", write.add("SameTexts", *write.inputs, domain=_DOMAIN, dtype=BOOL, shape=write.shape))
 
 
 def _lower(write: OperatorWriter) -> None:
@@ -104,14 +103,13 @@ def _split(write: OperatorWriter) -> None:
         raise NotImplementedError("StringSplitV2 by another separator than white space")
     if node.get_attr_value("maxsplit", -1) != -1:
         raise NotImplementedError("StringSplitV2 with maxsplit")
-    words = graph.make_node(
-        "SplitWords", write.inputs[:1], attr={"tokenexp": r"[^ \t\n\x0b\f\r]+"}, domain=_DOMAIN,
-        dtypes=[graph.get_dtype(node.output[1])], shapes=[[-1, -1]],
-    ).output[0]  # fmt: skip
-    filled = graph.make_node(
-        "LabelEncoder", [words], attr={"keys_strings": [""], "values_floats": [0.0], "default_float": 1.0},
-        domain="ai.onnx.ml", dtypes=[FLOAT], shapes=[[-1, -1]],
-    ).output[0]  # fmt: skip
+    words = write.add(
+        "SplitWords", write.inputs[0], tokenexp=r"[^ \t\n\x0b\f\r]+", domain=_DOMAIN, dtype=STRING, shape=[-1, -1]
+    )
+    filled = write.add(
+        "LabelEncoder", words, keys_strings=[""], values_floats=[0.0], default_float=1.0,
+        domain="ai.onnx.ml", dtype=FLOAT, shape=[-1, -1],
+    )  # fmt: skip
     places = write.add("Transpose", write.add("NonZero", filled), perm=[1, 0])
     given = {"Identity": places, "GatherND": words, "Shape": words}
     shapes = [graph.get_shape(name) for name in node.output]
