@@ -17,7 +17,7 @@ class Operation:
 
     Attributes:
         name: the option's name without its dashes.
-        value: the form of its text; empty for a flag.
+        value: the form of its text; empty for a flag. An operation of this package has both from its option.
         text: what the user gave.
         done: what `apply` changed, in a few words.
     """
@@ -29,7 +29,7 @@ class Operation:
         """Take what the user gave.
 
         Raises:
-            UsageError: the text does not have the form of `value`.
+            UsageError: the text does not have its form.
         """
         self.text = text
         self.done = ""

@@ -5,76 +5,64 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import NamedTuple
 
+from onnxtool.editing import operations
 from onnxtool.editing.operation import Operation
-from onnxtool.editing.operations.inputs import IoDtype, Layout, RemoveInput
-from onnxtool.editing.operations.interface import AddOutput, RemoveOutput, RenameInput, RenameOutput
-from onnxtool.editing.operations.join import Append, Prepend
-from onnxtool.editing.operations.metadata import ClearMetadata, NameDim, SetDoc, SetMetadata
-from onnxtool.editing.operations.parts import Extract
-from onnxtool.editing.operations.postprocess import Postprocess
-from onnxtool.editing.operations.preprocess import Preprocess
-from onnxtool.editing.operations.set_shape import SetShape
-from onnxtool.editing.operations.tokenize import Tokenize
-from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
-from onnxtool.editing.operations.weights import Chunk, ExternalData, Refit, ReplaceWeight, StripWeights
 from onnxtool.errors import UsageError
 from onnxtool.installed_extensions import installed_extensions
+from onnxtool.options.edit import EditCommand
+from onnxtool.options.option import options_of
 from onnxtool.report.edit import OperationSummary
 
 ENTRY_POINTS = "onnxtool.edits"
 
-_BUILT_IN: tuple[type[Operation], ...] = (
-    SetShape,
-    NameDim,
-    RenameInput,
-    RenameOutput,
-    AddOutput,
-    RemoveOutput,
-    RemoveInput,
-    IoDtype,
-    Layout,
-    Extract,
-    Append,
-    Prepend,
-    Preprocess,
-    Postprocess,
-    Tokenize,
-    SetOpset,
-    SetIrVersion,
-    SetMetadata,
-    ClearMetadata,
-    SetDoc,
-    ExternalData,
-    Chunk,
-    StripWeights,
-    Refit,
-    ReplaceWeight,
-)
+
+class KnownOperation(NamedTuple):
+    """An operation, with what `--list-operations` says of it."""
+
+    kind: type[Operation]
+    summary: OperationSummary
 
 
 @cache
-def all_operations() -> dict[str, tuple[type[Operation], str]]:
-    """Every operation by name, with the package it comes from.
+def all_operations() -> dict[str, KnownOperation]:
+    """Every operation by name: those of this package in the order of the options that declare them.
 
     Raises:
         UsageError: an entry point cannot be loaded or is not an Operation.
     """
-    found: dict[str, tuple[type[Operation], str]] = {kind.name: (kind, "onnxtool") for kind in _BUILT_IN}
+    kinds = _built_in()
+    found: dict[str, KnownOperation] = {}
+    for option in options_of(EditCommand).values():
+        if option.role == "operation" and (kind := kinds.get(option.word)):
+            found[option.word] = KnownOperation(
+                kind, OperationSummary(option.word, option.metavar, _told(kind), "onnxtool")
+            )
     for extension in installed_extensions(ENTRY_POINTS):
         kind = extension.load()
         if not (isinstance(kind, type) and issubclass(kind, Operation)) or not kind.name or kind.name in found:
             raise UsageError(f"{extension} is not an Operation, or its name is taken.")
-        found[kind.name] = (kind, extension.package)
+        found[kind.name] = KnownOperation(kind, OperationSummary(kind.name, kind.value, _told(kind), extension.package))
     return found
+
+
+def _built_in() -> dict[str, type[Operation]]:
+    """Those of the modules in `operations`."""
+    modules = [import_module(f"{operations.__name__}.{m.name}") for m in iter_modules(operations.__path__)]
+    classes = [c for m in modules for c in vars(m).values() if isinstance(c, type) and issubclass(c, Operation)]
+    return {c.name: c for c in classes if c.name}
+
+
+def _told(kind: type[Operation]) -> str:
+    return (kind.__doc__ or kind.name).strip().splitlines()[0]
 
 
 def describe_operations() -> tuple[OperationSummary, ...]:
     """Name, form and one line for each operation."""
-    return tuple(
-        OperationSummary(name, kind.value, (kind.__doc__ or name).strip().splitlines()[0], origin)
-        for name, (kind, origin) in all_operations().items()
-    )
+    return tuple(known.summary for known in all_operations().values())
 
 
 def parse_operations(given: Sequence[tuple[str, str]]) -> list[Operation]:
@@ -89,7 +77,7 @@ def parse_operations(given: Sequence[tuple[str, str]]) -> list[Operation]:
         if made and made[-1].name == name and made[-1].merge(text):
             continue
         if name in known:
-            made.append(known[name][0](text))
+            made.append(known[name].kind(text))
         elif not made or not made[-1].modify(name, text):
             near = get_close_matches(name, known, 1)
             if name in MODIFIERS:

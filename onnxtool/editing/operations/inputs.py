@@ -29,7 +29,6 @@ class RemoveInput(Operation):
     """Remove an input that nothing reads, or give it a value for good (NAME=NUMBER or NAME=FILE.npy)."""
 
     name: ClassVar[str] = "remove-input"
-    value: ClassVar[str] = "NAME[=VALUE]"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -117,7 +116,6 @@ class IoDtype(Operation):
     """Give an input or output another element type; a Cast converts."""
 
     name: ClassVar[str] = "io-dtype"
-    value: ClassVar[str] = "NAME:DTYPE"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -210,7 +208,6 @@ class Layout(Operation):
     """Take an input, or give an output, in another order of dims: nhwc where the model has nchw, and back."""
 
     name: ClassVar[str] = "layout"
-    value: ClassVar[str] = "NAME:nhwc|nchw"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -23,7 +23,6 @@ class RenameInput(Operation):
     """Give an input another name."""
 
     name: ClassVar[str] = "rename-input"
-    value: ClassVar[str] = "OLD=NEW"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -51,7 +50,6 @@ class RenameOutput(Operation):
     """Give an output another name."""
 
     name: ClassVar[str] = "rename-output"
-    value: ClassVar[str] = "OLD=NEW"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -81,7 +79,6 @@ class AddOutput(Operation):
     """Make an inner tensor an output too."""
 
     name: ClassVar[str] = "add-output"
-    value: ClassVar[str] = "TENSOR"
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
 
@@ -110,7 +107,6 @@ class RemoveOutput(Operation):
     """Remove an output, and what was computed for it alone."""
 
     name: ClassVar[str] = "remove-output"
-    value: ClassVar[str] = "NAME"
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
         value = find_output(model, self.text, self.name)

@@ -25,8 +25,6 @@ from onnxtool.runtime.feeds import flatten
 class _Join(Operation):
     """What append and prepend share."""
 
-    value: ClassVar[str] = "OTHER.onnx"
-
     def __init__(self, text: str) -> None:
         super().__init__(text)
         if not text:

@@ -26,7 +26,6 @@ class SetMetadata(_BesideTheGraph):
     """Set one entry of the model's metadata."""
 
     name: ClassVar[str] = "metadata"
-    value: ClassVar[str] = "KEY=VALUE"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -58,7 +57,6 @@ class SetDoc(_BesideTheGraph):
     """Set the model's description (doc_string)."""
 
     name: ClassVar[str] = "doc"
-    value: ClassVar[str] = "TEXT"
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
         model.doc_string = self.text
@@ -70,7 +68,6 @@ class NameDim(Operation):
     """Give a symbolic dim another name wherever it stands; INPUT[AXIS] names one that has none."""
 
     name: ClassVar[str] = "name-dim"
-    value: ClassVar[str] = "OLD:NEW"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

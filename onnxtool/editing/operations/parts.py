@@ -27,7 +27,6 @@ class Extract(Operation):
     """Keep only what lies between some tensors and others; large weights stay on the disk."""
 
     name: ClassVar[str] = "extract"
-    value: ClassVar[str] = "IN,IN:OUT,OUT"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -32,7 +32,6 @@ class Postprocess(Operation):
     """Let the model do softmax, argmax, topk=N, labels=FILE or nms=BOXES,SCORES,iou=,score= on its outputs."""
 
     name: ClassVar[str] = "post"
-    value: ClassVar[str] = "[OUTPUT:] WORD"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -41,7 +41,6 @@ class Preprocess(Operation):
     """Take pictures as they are: "image: u8 nhwc, resize=256, crop=224, scale=255, mean=A/B/C, std=A/B/C"."""
 
     name: ClassVar[str] = "pre"
-    value: ClassVar[str] = "NAME: u8 nhwc, resize=N, crop=N, ..."
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -33,7 +33,6 @@ class SetShape(Operation):
     """Fix dims of an input, or make them dynamic: a number fixes a dim, a word makes it dynamic."""
 
     name: ClassVar[str] = "set-shape"
-    value: ClassVar[str] = "NAME:DIMS"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

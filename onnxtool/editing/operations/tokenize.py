@@ -43,7 +43,6 @@ class Tokenize(Operation):
     """Take text: the model tokenizes it to input_ids, attention_mask, token_type_ids; needs a custom-op library."""
 
     name: ClassVar[str] = "tokenizer"
-    value: ClassVar[str] = "FOLDER|FILE.json"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -24,7 +24,6 @@ class SetOpset(Operation):
     """Convert the model to another version of the standard operator set."""
 
     name: ClassVar[str] = "opset"
-    value: ClassVar[str] = "N"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -72,7 +71,6 @@ class SetIrVersion(Operation):
     """Write another version of the file format (IR version)."""
 
     name: ClassVar[str] = "ir-version"
-    value: ClassVar[str] = "N"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

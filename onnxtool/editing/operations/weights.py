@@ -32,7 +32,6 @@ class StripWeights(Operation):
     """Write the large weights to a .safetensors file and leave zeros of the same shape, which take no space."""
 
     name: ClassVar[str] = "strip-weights"
-    value: ClassVar[str] = "WEIGHTS.safetensors"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -81,7 +80,6 @@ class Refit(Operation):
     """Put the weights of a .safetensors file back into a model that was stripped."""
 
     name: ClassVar[str] = "refit"
-    value: ClassVar[str] = "WEIGHTS.safetensors"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -125,7 +123,6 @@ class ReplaceWeight(Operation):
     """Give a weight other numbers, of the same shape and type, from a .npy file."""
 
     name: ClassVar[str] = "replace-weight"
-    value: ClassVar[str] = "NAME=FILE.npy"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -257,7 +254,6 @@ class ExternalData(Operation):
     """Write the weights beside the model (always), in it (never), or beside it from some size on."""
 
     name: ClassVar[str] = "external-data"
-    value: ClassVar[str] = "always|never|SIZE"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -280,7 +276,6 @@ class Chunk(Operation):
     """Write the weights beside the model, in files of up to this size."""
 
     name: ClassVar[str] = "chunk"
-    value: ClassVar[str] = "SIZE"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
