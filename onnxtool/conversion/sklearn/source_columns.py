@@ -25,6 +25,7 @@ SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 _SAME = (
     *("OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "Binarizer", "PolynomialFeatures", "Normalizer"),
     *("MissingIndicator", "FunctionTransformer", "SimpleImputer", "SplineTransformer", *SCALERS),
+    *("CountVectorizer", "TfidfTransformer", "TfidfVectorizer"),
 )
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
@@ -184,8 +185,8 @@ class SourceColumns:
                 return self._changed(name, made.step, before, places)
         if not made.width:
             return None
-        kind = type(made.step).__name__
-        if kind in _SAME and (before is None or before.is_exact):
+        kind, damped = type(made.step).__name__, getattr(made.step, "sublinear_tf", False)
+        if kind in _SAME and not damped and (before is None or before.is_exact):
             return _fresh(name, made.width, raw=False)
         summed = before is not None and bool(before.summed.any())
         summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")

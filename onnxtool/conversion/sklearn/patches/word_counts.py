@@ -23,7 +23,9 @@ def _convert(write: NodeWriter, _original: Callable[[], None]) -> None:
         value = write.add("Mul", value, np.asarray(model.idf_, np.float64)[None])
     if model.norm is not None:
         sizes = write.add("Abs", value) if model.norm == "l1" else write.add("Mul", value, value)
-        total = write.add("ReduceSum", sizes, np.array([1]), keepdims=1)
+        # One word after the other, as scikit-learn adds them: its other order gives ReduceSum other last digits.
+        sums = write.add("CumSum", sizes, np.array(1))
+        total = write.add("Slice", sums, np.array([-1]), np.array([np.iinfo(np.int64).max]), np.array([1]))
         length = total if model.norm == "l1" else write.add("Sqrt", total)
         value = write.add("Div", value, write.add("Where", write.add("Equal", length, 0.0), 1.0, length))
     write.give(value)

@@ -15,6 +15,9 @@ from onnxtool.runtime.runner import OnnxRunner
 
 pytest.importorskip("skl2onnx")
 
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
@@ -79,3 +82,21 @@ def test_the_greek_letter_that_differs_at_the_end_of_a_word_is_named(tmp_path: P
     report = convert(CountVectorizer().fit(["λόγος και"] * 2), tmp_path / "out.onnx", effort="quick")
     assert not report.ok
     assert any("Σ that ends a word" in note for note in report.notes)
+
+
+def test_trees_behind_words_decide_by_the_last_digit_of_their_shares(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    words = ["late", "bad", "great", "refund", "love"]
+    notes = [" ".join(generator.choice(words, generator.integers(1, 8))) for _ in range(60)]
+    notes += [" ".join([note] * 3) for note in notes]
+    frame = pd.DataFrame({"note": notes})
+    shares = ColumnTransformer([("words", TfidfVectorizer(), "note")], sparse_threshold=0)
+    # A text said three times has the same shares but for their last digits, by which the trees tell it.
+    columns = [np.unique(column, return_inverse=True) for column in shares.fit_transform(frame).T]
+    values, ranks = min(columns, key=lambda found: np.diff(found[0]).min())
+    assert np.diff(values).min() < 1e-15
+    model = make_pipeline(shares, HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=1)).fit(frame, ranks % 2)
+    assert convert(model, tmp_path / "out.onnx", effort="quick").ok
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    found = next(iter(runner.run({"note": np.array(notes, object)[:, None]}).values()))
+    np.testing.assert_allclose(found.ravel(), model.predict(frame), rtol=1e-5, atol=1e-6)
