@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -162,7 +162,26 @@ class CertificateReport(Report, kind="certificate"):
         """In a line."""
         if self.verdict != "certified":
             return self.reason
-        shapes = dict.fromkeys(", ".join(f"{n} {list(s)}" for n, s in p.shapes.items()) for p in self.points)
         limit = f"; {len(self.constants)} constants within {self.ulps:.3g} ulp" if self.constants else ""
         limit += f"; rounding up to {self.coarser:.2g} times the source's" if self.rounding else ""
-        return f"the same real function at {'; '.join(shapes)}{limit}"
+        where = _listed([p.shapes for p in self.points])
+        return f"the same real function{' at ' if where else ''}{where}{limit}"
+
+
+def _listed(points: Sequence[Mapping[str, tuple[int, ...]]]) -> str:
+    """Shapes of the same inputs at several points: inputs that go together are named once, and so are fixed shapes."""
+    names = list(points[0])
+    rows = sorted({tuple(tuple(shapes[n]) for n in names) for shapes in points})
+    together: dict[tuple[tuple[int, ...], ...], list[str]] = {}
+    for name, shapes in zip(names, zip(*rows, strict=True), strict=True):
+        together.setdefault(shapes, []).append(name)
+    varying = {", ".join(of): shapes for shapes, of in together.items() if len(set(shapes)) > 1}
+    fixed = [f"{', '.join(of)} {list(shapes[0])}" for shapes, of in together.items() if len(set(shapes)) == 1]
+    if not varying:
+        return ", ".join(fixed)
+    if len(varying) == 1:
+        ((named, shapes),) = varying.items()
+        told = f"{named} {', '.join(str(list(s)) for s in shapes)}"
+    else:
+        told = "; ".join(", ".join(f"{n} {list(s[i])}" for n, s in varying.items()) for i in range(len(rows)))
+    return f"{told}{', each with ' if fixed else ''}{', '.join(fixed)}"

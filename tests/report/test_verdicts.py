@@ -12,7 +12,7 @@ from onnxtool import errors
 from onnxtool.cli.output import Output
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import BuildReport
-from onnxtool.report.certificate import CertificateReport, PartRounding, Verdict, suffices
+from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, Verdict, suffices
 from onnxtool.report.check import CheckReport, ChecksReport, Finding, Severity
 from onnxtool.report.compare import CompareReport, ProviderProof, TensorDifference
 from onnxtool.report.convert import ConvertReport
@@ -264,3 +264,14 @@ def test_two_kinds_of_data_do_not_share_standard_output() -> None:
     with pytest.raises(typer.Exit) as ended, Output(json_target="-") as out:
         out.take_stdout()
     assert ended.value.exit_code == 2
+
+
+def test_a_certificate_names_each_input_once() -> None:
+    def told(*points: dict[str, tuple[int, ...]]) -> str:
+        return CertificateReport("a", "b", "certified", tuple(FieldPoint(1, 7, p) for p in points)).summary
+
+    assert told({"x": (1, 3), "y": (3,)}) == "the same real function at x [1, 3], y [3]"
+    alone = told({"x": (2, 8), "low": ()}, {"x": (1, 2), "low": ()}, {"x": (1, 2), "low": ()})
+    assert alone == "the same real function at x [1, 2], [2, 8], each with low []"
+    texts = told({"ids": (2, 8), "mask": (2, 8), "image": (2,)}, {"ids": (1, 8), "mask": (1, 8), "image": (1,)})
+    assert texts == "the same real function at ids, mask [1, 8], image [1]; ids, mask [2, 8], image [2]"
