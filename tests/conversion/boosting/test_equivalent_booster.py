@@ -73,6 +73,13 @@ def test_labels_of_raw_sums(tmp_path: Path) -> None:
     np.testing.assert_array_equal(outputs(tmp_path / "out.onnx", ROWS)[0], model.predict(ROWS))
 
 
+def test_times_until_something_ends(tmp_path: Path) -> None:
+    data = xgboost.DMatrix(ROWS, label_lower_bound=np.abs(VALUES) + 1, label_upper_bound=np.abs(VALUES) + 2)
+    booster = xgboost.train({"objective": "survival:aft"}, data, 3)
+    assert onnxtool.convert(booster, tmp_path / "out.onnx", effort="quick").ok
+    np.testing.assert_allclose(outputs(tmp_path / "out.onnx", ROWS)[-1][:, 0], booster.predict(data), rtol=1e-5)
+
+
 def test_a_native_booster_too(tmp_path: Path) -> None:
     booster = xgboost.XGBRegressor(**DROPOUT).fit(ROWS, VALUES).get_booster()
     booster.save_model(tmp_path / "model.json")

@@ -59,25 +59,27 @@ def _without_dropout(estimator: Estimator) -> Any:
 def _with_chances(estimator: Estimator) -> Any:
     """XGBoost's objectives that the exporter does not know, as those that make the same predictions of the sums.
 
-    A classifier that was to give labels gives probabilities, as `predict_proba` of it does. Cox's hazards are
-    exponentials, as Poisson's rates are (XGBoost, src/objective/regression_obj.cu, PredTransform).
+    A classifier that was to give labels gives probabilities, as `predict_proba` of it does. Cox's hazards and the times
+    of accelerated failure are exponentials, as Poisson's rates are (XGBoost, src/objective, PredTransform).
     """
     if not _is_of(estimator, "xgboost"):
         return estimator
     import xgboost
 
     booster = booster_of(estimator)
-    known = {"multi:softmax": "multi:softprob", "survival:cox": "count:poisson"}
+    known = {"survival:cox": "count:poisson", "survival:aft": "count:poisson"}
+    if booster is not estimator:
+        known["multi:softmax"] = "multi:softprob"
     objective = known.get(learner_of(booster)["objective"]["name"])
     if gives_chances(estimator):
         return sums_of(estimator)
-    if booster is estimator or objective is None:
+    if objective is None:
         return estimator
     model = json.loads(bytes(booster.save_raw("json")))
     model["learner"]["objective"]["name"] = objective
     model["learner"]["objective"].setdefault("poisson_regression_param", {"max_delta_step": "0"})
     renamed = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
-    return copy_with(estimator, _Booster=renamed, objective=objective)
+    return renamed if booster is estimator else copy_with(estimator, _Booster=renamed, objective=objective)
 
 
 def _with_single_trees(estimator: Estimator) -> Any:
