@@ -1,6 +1,6 @@
 """Change one constant or operator at a time in what decides verdicts, and run the tests that cover it.
 
-    python benchmarks/mutation.py [--only PART ...] [--count 40] [--seed 0] [--minutes N] [--fresh]
+    python benchmarks/mutation.py [MODULE ...] [--count 40] [--seed 0] [--minutes N] [--fresh]
 
 A mutant is killed when a test fails, and survives when all pass. Mutants: a number changed (tenfold, or 0 and 1
 exchanged), a comparison turned or made strict, + and -, * and /, min and max, and and or exchanged, a `not` or a
@@ -28,7 +28,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,111 +38,26 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# Module -> the tests that are to notice.
-PARTS: dict[str, tuple[str, ...]] = {
-    "equality/rule/tolerance.py": (
-        "equality/rule/test_tolerance.py",
-        "equality/rule/test_evidence.py",
-    ),
-    "equality/rule/difference.py": (
-        "equality/rule/test_difference.py",
-        "equality/rule/test_tolerance.py",
-        "equality/rule/test_evidence.py",
-        "equality/rule/test_ties.py",
-    ),
-    "equality/rule/rounding.py": (
-        "equality/rule/test_evidence.py",
-        "equality/rule/test_rounding.py",
-    ),
-    "equality/rule/ties.py": ("equality/rule/test_ties.py",),
-    "equality/equivalence_check.py": (
-        "equality/rule/test_evidence.py",
-        "equality/test_equivalence_check.py",
-        "equality/test_compare_runners.py",
-    ),
-    **{
-        f"equality/{name}.py": (f"equality/{name.replace('/', '/test_')}.py",)
-        for name in (
-            *("trials/sizes", "trials/values", "trials/observe"),
-            *("rule/noise", "rule/masked", "search/branch_distance"),
-        )
-    },
-    "equality/trials/tables.py": ("equality/trials/test_tables.py",),
-    "equality/search/conditions.py": (
-        "equality/search/test_conditions.py",
-        "equality/search/test_subgraph_outputs.py",
-        "equality/trials/test_tables.py",
-    ),
-    "equality/search/subgraph_outputs.py": (
-        "equality/search/test_subgraph_outputs.py",
-        "equality/search/test_conditions.py",
-    ),
-    "equality/search/boolean_distances.py": (
-        "equality/search/test_conditions.py",
-        "equality/search/test_subgraph_outputs.py",
-    ),
-    "equality/search/mutations.py": ("equality/search/test_mutations.py", "equality/search/test_branch_distance.py"),
-    "equality/trials/whole_numbers.py": (
-        "equality/trials/test_whole_numbers.py",
-        "equality/trials/test_values.py",
-    ),
-    "conversion/pytorch/patches/floor_division.py": ("conversion/pytorch/test_floor_division.py",),
-    "conversion/source_code.py": ("conversion/test_source_code.py",),
-    "conversion/pytorch/dynamic_quantized.py": ("conversion/pytorch/test_dynamic_quantized.py",),
-    "conversion/pytorch/decided_sizes.py": ("conversion/pytorch/test_decided_sizes.py",),
-    "conversion/sklearn/patches/exact_trees.py": ("conversion/sklearn/test_exact_trees.py",),
-    "quantization/evaluation/criterion.py": (
-        "quantization/evaluation",
-        "quantization/evaluation/test_criterion.py",
-    ),
-    "quantization/evaluation/column_noise.py": ("quantization/evaluation",),
-    "quantization/evaluation/neighbours.py": ("quantization/evaluation",),
-    "quantization/evaluation/output_kind.py": ("quantization/evaluation",),
-    "quantization/evaluation/fidelity.py": ("quantization/evaluation",),
-    "quantization/evaluation/output_statistics.py": ("quantization/evaluation",),
-    "quantization/evaluation/class_agreement.py": ("quantization/evaluation",),
-    "quantization/evaluation/score_agreement.py": ("quantization/evaluation",),
-    "quantization/evaluation/detections.py": ("quantization/evaluation",),
-    "quantization/evaluation/box_match.py": ("quantization/evaluation",),
-    "quantization/evaluation/ordered_columns.py": ("quantization/evaluation",),
-    "quantization/evaluation/total_shift.py": ("quantization/evaluation",),
-    "quantization/preprocess/widen_half.py": ("quantization/preprocess",),
-    "quantization/algorithms/float_fusions.py": ("quantization/algorithms/test_float_fusions.py",),
-    "quantization/calibration/range_estimators.py": ("quantization/calibration",),
-    "quantization/calibration/channel_ranges.py": ("quantization/calibration",),
-    "quantization/calibration/cache.py": (
-        "quantization/calibration",
-        "quantization/algorithms/test_bias_correction.py",
-    ),
-    "quantization/search/time_budget.py": ("quantization/search/test_time_budget.py",),
-    "quantization/search/choice.py": ("quantization/search/test_choice.py",),
-    "quantization/search/side_by_side.py": ("quantization/search/test_side_by_side.py",),
-    "quantization/search/stages.py": (
-        "quantization/search/test_stages.py",
-        "quantization/search/test_stage_choices.py",
-        "quantization/search/test_choice.py",
-    ),
-    "quantization/search/accuracy_repair.py": ("quantization/search/test_accuracy_repair.py",),
-    "runtime/empty_inputs.py": ("runtime/test_empty_inputs.py",),
-    "quantization/search/opened_candidates.py": ("quantization/search/test_opened_candidates.py",),
-    "quantization/search/evaluator.py": ("quantization/search/test_evaluator.py",),
-    "quantization/search/limits.py": ("quantization/search/test_stages.py",),
-    "quantization/search/sensitivity.py": ("quantization/search/test_sensitivity.py",),
-    "quantization/search/neighbourhood.py": ("quantization/search/test_neighbourhood.py",),
-    "quantization/search/latency_refinement.py": ("quantization/search/test_latency_refinement.py",),
-    "quantization/search/node_cost.py": ("quantization/search",),
-    "conversion/pytorch/static_quantized.py": ("conversion/pytorch/test_static_quantized.py",),
-    "model/provenance/verify.py": ("model/provenance/test_signing.py", "model/provenance/test_verify.py"),
-    "model/safety/structure.py": ("model/safety/test_structure.py",),
-    "model/safety/sparse.py": ("model/safety/test_sparse.py",),
-    "model/safety/tensors.py": (
-        "model/safety/test_tensors.py",
-        "model/io/test_read_write.py",
-        "model/io/test_lazy_read.py",
-    ),
-    "model/safety/pickle_scan.py": ("model/safety/test_pickle_scan.py",),
-    "runtime/data/archive.py": ("runtime/data/test_archive.py", "runtime/data", "runtime/test_feeds.py"),
-    "model/spec.py": ("model/test_spec.py", "optimization/test_wrong_files.py"),
+# What decides verdicts: modules, and folders of them.
+DECIDING = (
+    "equality",
+    "optimization/equivalence.py",
+    "conversion/equivalence.py",
+    "editing/proofs.py",
+    "editing/resizing",
+    *(f"quantization/{part}" for part in ("calibration", "evaluation", "search")),
+    *(f"model/{part}" for part in ("provenance/verify.py", "safety", "spec.py")),
+)
+# Modules whose rules are held by tests of others as well.
+FURTHER = {
+    "equality/rule/tolerance.py": ("equality/rule/test_evidence.py",),
+    "equality/rule/difference.py": ("equality/rule/test_evidence.py", "equality/rule/test_ties.py"),
+    "equality/rule/rounding.py": ("equality/rule/test_evidence.py",),
+    "equality/equivalence_check.py": ("equality/rule/test_evidence.py", "equality/test_compare_runners.py"),
+    "equality/search/subgraph_outputs.py": ("equality/search/test_conditions.py",),
+    "equality/search/mutations.py": ("equality/search/test_branch_distance.py",),
+    "model/safety/tensors.py": ("model/io/test_read_write.py", "model/io/test_lazy_read.py"),
+    "model/spec.py": ("optimization/test_wrong_files.py",),
 }
 # Constants of equality/trials and equality/search that bound how much is tried, and no verdict on what was tried.
 LIMITS = frozenset(
@@ -221,6 +136,23 @@ class Counts:
 
     tried: int = 0
     killed: int = 0
+
+
+def modules(parts: Iterable[str]) -> list[str]:
+    """Those of these paths below onnxtool/, files or folders."""
+    found = [ROOT / "onnxtool" / part for part in parts]
+    files = [path for place in found for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
+    return [path.relative_to(ROOT / "onnxtool").as_posix() for path in files if path.name != "__init__.py"]
+
+
+def tests_of(module: str) -> tuple[str, ...]:
+    """The tests that are to notice: of the module's own name, or where there are none all of the nearest folder."""
+    path = Path(module)
+    own = path.with_name(f"test_{path.name}")
+    if (ROOT / "tests" / own).exists():
+        return (own.as_posix(), *FURTHER.get(module, ()))
+    folder = next(p for p in path.parents if (ROOT / "tests" / p).is_dir())
+    return (folder.as_posix(), *FURTHER.get(module, ()))
 
 
 def mutated(tree: ast.AST, place: int) -> ast.AST:
@@ -452,7 +384,7 @@ class WarmTests:
 def main() -> int:
     """Print survivors and shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("modules", nargs="*", help="files or folders below onnxtool/; all that decide if none is given")
     parser.add_argument("--count", type=int, default=40, help="mutants of each module, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9)
@@ -465,9 +397,8 @@ def main() -> int:
         for part in ("onnxtool", "tests", "fixtures", "docs"):
             shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", tree / "pyproject.toml")
-        for module, tests in PARTS.items():
-            if asked.only and not any(word in module for word in asked.only):
-                continue
+        for module in modules(asked.modules or DECIDING):
+            tests = tests_of(module)
             path = tree / "onnxtool" / module
             original = path.read_text(encoding="utf-8")
             parsed = ast.parse(original)
