@@ -74,7 +74,7 @@ plain_values.install()
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
 COMMANDS = {
-    "convert": "Turn a PyTorch, Keras, TensorFlow or scikit-learn model into a verified ONNX file.",
+    "convert": "Turn a trained model of any framework into a verified ONNX file.",
     "check": "Check an ONNX file: specification, shapes, and a run on the embedded runtime.",
     "inspect": "Show a model's anatomy: inputs, outputs, operators, parameters, compute.",
     "optimize": "Make a model smaller and faster, and hold the result against it.",

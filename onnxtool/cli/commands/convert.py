@@ -10,9 +10,10 @@ from onnxtool.options.convert import ConvertCommand
 
 
 def command(asked: ConvertCommand, out: Output) -> None:
-    """Turn a PyTorch, Keras, TensorFlow or scikit-learn model into a verified ONNX file.
+    """Turn a trained model of any framework into a verified ONNX file.
 
-    The original and the ONNX file are run on the same inputs; the file is written only if they agree.
+    The framework may be PyTorch, Hugging Face, Keras, TensorFlow, JAX, PaddlePaddle, scikit-learn, XGBoost, LightGBM
+    or CatBoost. The original and the ONNX file are run on the same inputs; the file is written only if they agree.
     Exit 0 when it was written, 1 when the outputs differ. A language model (a Hugging Face folder or a GGUF file)
     becomes a bundle that generates the same tokens where OUT is a folder: convert FOLDER -o BUNDLE/.
     """
