@@ -78,6 +78,7 @@ def edit(
         verify=asked.verify,
         allow_unproven=asked.allow_unproven,
         reference=OnnxRunner.open(given, options) if isinstance(given, (str, os.PathLike)) else given,
+        warnings=[*filter(None, [file.age])],
         external=stays_external(model, _LARGE_EXTERNAL),
         pictures=tuple(Path(p) for p in asked.pictures),
     )

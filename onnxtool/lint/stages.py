@@ -17,7 +17,7 @@ import onnx
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, one_line
 from onnxtool.lint.catalog import rule
 from onnxtool.model.header import specs
-from onnxtool.model.io import native_path
+from onnxtool.model.io import native_path, old_opset
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref
 from onnxtool.model.shapes import light_copy
@@ -113,7 +113,7 @@ _RUNTIMES_OWN = ("SimplifiedLayerNormalization", "Affine", "Crop", "ImageScaler"
 
 def _specification(work: _Examination) -> str:
     try:
-        if _has_runtimes_own(work.proto):
+        if _has_runtimes_own(work.proto) or old_opset(work.path):
             onnx.checker.check_model(_own_copy(work), full_check=False)
         else:
             # By path: the checker then looks at external data itself, and models over 2 GB work.

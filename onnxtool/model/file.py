@@ -11,7 +11,7 @@ import onnx
 
 from onnxtool.model.header import ModelHeader, read_header
 from onnxtool.model.io.in_memory import as_path
-from onnxtool.model.io.read import lift, native_path, read_proto, sha256
+from onnxtool.model.io.read import lift, native_path, old_opset, read_proto, sha256
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref
 from onnxtool.model.spec import TensorSpec
@@ -74,6 +74,18 @@ class ModelFile(os.PathLike[str]):
     def header(self) -> ModelHeader:
         """Opsets, producer, inputs, outputs, metadata and operators."""
         return read_header(self.outline)
+
+    @cached_property
+    def old_opset(self) -> int:
+        """The operator set of a file that is read as a later one, which runtimes take; 0 of other files."""
+        return old_opset(self.path)
+
+    @property
+    def age(self) -> str:
+        """What is to be said of such a file; "" of others."""
+        if not self.old_opset:
+            return ""
+        return f"{self} is of opset {self.old_opset}, which ONNX Runtime does not run: it is read as opset 7."
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

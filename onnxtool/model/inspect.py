@@ -60,7 +60,7 @@ def inspect(
         "graph_name": proto.graph.name,
     }
     given = {s.name: s.shape for s in shaped if s.shape is not None}
-    warnings: list[str] = []
+    warnings = [*filter(None, [file.age])]
     inlined = onnx.inliner.inline_local_functions(light_copy(proto)) if proto.functions else proto
     counted, assumed = _listed(inlined, given, ASSUMED_LENGTH, warnings)
     if _uncounted(counted) and ASSUMED_LENGTH in assumed.values():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx import helper, numpy_helper
 from onnx.inliner import inline_selected_functions
 from onnx.version_converter import convert_version
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
@@ -13,7 +15,8 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.operators.table import STANDARD
-from onnxtool.model.proto_nodes import all_nodes
+from onnxtool.model.proto_nodes import all_nodes, inner_graphs
+from onnxtool.optimization.normalize import lift_format
 
 _HIDDEN = "onnxtool.unchanged"  # domain of nodes that the converter is to leave as they are
 _MOST_KINDS = 20  # operators without a converter
@@ -37,12 +40,14 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
         raise UsageError(f"opset {version}: this onnx package knows 7 to {newest}.")
     if io.weight_bytes(model) > io.INLINE_LIMIT:
         raise UnsupportedError("the version converter takes models up to 2 GB only.")
+    lift_format(model)
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
     # The converter cannot take Constant below opset 12; initializers are the same in all.
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     proto = io.to_proto(model)
+    _write_changed(proto, now, version)
     for _ in range(_MOST_KINDS):
         try:
             converted = convert_version(proto, version)
@@ -106,6 +111,55 @@ def _without_adapter(proto: onnx.ModelProto, kind: str, version: int) -> onnx.Mo
     except Exception:
         return None
     return made if nodes and not any(n.op_type == kind for n in all_nodes(made.graph.node)) else None
+
+
+def _write_changed(proto: onnx.ModelProto, now: int, version: int) -> None:
+    """Nodes whose meaning the converter of onnx 1.22 changes, in their later form, which it does not get to see.
+
+    From version 11 on, Resize has pixels at their centres unless it says otherwise; Upsample, and Resize before, have
+    them at their corners. From 13 on, Hardmax is along one axis; before, along it and all behind it.
+    """
+    for graph in [proto.graph, *(g for n in all_nodes(proto.graph.node) for g in inner_graphs(n))]:
+        nodes: list[onnx.NodeProto] = []
+        for node in graph.node:
+            if node.domain in STANDARD and node.op_type in ("Upsample", "Resize") and now < 11 <= version:
+                nodes.append(_enlarged(node, proto.graph))
+            elif node.domain in STANDARD and node.op_type == "Hardmax" and now < 13 <= version:
+                nodes += _flat_hardmax(node)
+            else:
+                nodes.append(node)
+        del graph.node[:]
+        graph.node.extend(nodes)
+    if any(n.domain == _HIDDEN for n in all_nodes(proto.graph.node)):
+        proto.opset_import.add(domain=_HIDDEN, version=1)
+
+
+def _flat_hardmax(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    x, y = node.input[0], node.output[0]
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+    return [
+        helper.make_node("Shape", [x], [f"{y}_shape"]),
+        helper.make_node("Flatten", [x], [f"{y}_flat"], axis=axis),
+        helper.make_node("Hardmax", [f"{y}_flat"], [f"{y}_chosen"], domain=_HIDDEN, axis=-1),
+        helper.make_node("Reshape", [f"{y}_chosen", f"{y}_shape"], [y], node.name),
+    ]
+
+
+def _enlarged(node: onnx.NodeProto, main: onnx.GraphProto) -> onnx.NodeProto:
+    """Upsample, or Resize of version 10, as Resize of version 11."""
+    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    y = node.output[0]
+    scales = node.input[1] if len(node.input) > 1 else f"{y}_scales"
+    found = {f"{y}_roi": np.zeros(0, np.float32)}
+    if len(node.input) < 2:
+        found[scales] = np.asarray(given["scales"], np.float32)
+    main.initializer.extend(numpy_helper.from_array(array, name) for name, array in found.items())
+    mode = given.get("mode", b"nearest").decode()
+    options = {"nearest_mode": "floor"} if mode == "nearest" else {}
+    return helper.make_node(
+        "Resize", [node.input[0], f"{y}_roi", scales], [y], node.name, domain=_HIDDEN, mode=mode,
+        coordinate_transformation_mode="asymmetric", **options,
+    )  # fmt: skip
 
 
 def _is_known(node: onnx.NodeProto, version: int) -> bool:

@@ -119,6 +119,7 @@ def optimize(
         raise VerdictError(f"{file}: even without any pass, {attempt.fault}. Nothing was written.")
     warnings = list(judgement.warnings) if judgement is not None else []
     warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
+    warnings += filter(None, [file.age])
     latency = None
     if asked.bench and judgement is not None:
 
@@ -132,8 +133,8 @@ def optimize(
         latency = measure_ratio(file, attempt.model, timed, options)
         attempt, latency, slower = without_regression(file, attempt, latency, timed, options, simpler)
         warnings += [slower] if slower else []
-    as_asked = asked.opset is None and not asked.freeze_initializers and not asked.input_shapes
-    verdict = _no_gain(attempt, latency, file, output) if as_asked else ""
+    changes = asked.opset is not None or asked.freeze_initializers or asked.input_shapes or file.old_opset
+    verdict = "" if changes else _no_gain(attempt, latency, file, output)
     comparison = None
     if judgement is not None:
         patience = max(time.thread_time() - began, _PATIENCE)

@@ -14,6 +14,7 @@ from onnxtool.editing.context import EditContext
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import same_graph, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.optimization.normalize import lift_format
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.report.edit import Proof
 
@@ -31,6 +32,7 @@ class SetOpset(Operation):
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
         now = model.opset_imports.get("", 0)
+        lift_format(model)
         self.done = f"opset {now} is now {self.version}" if now != self.version else f"opset {now} it was already"
         large = {
             name: value.const_value

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import onnx
 
 from onnxtool.lint.rule import LintRule
+from onnxtool.model.io import old_opset
 from onnxtool.model.model_view import ModelView, is_standard, label
 from onnxtool.report.check import Finding, Severity
 
@@ -157,7 +158,9 @@ def specification(view: ModelView) -> Iterator[Finding]:
             yield DUPLICATE_NAMES.finding(f"{count} nodes have this name", name)
     opset = view.header.opsets.get("ai.onnx")
     if opset is not None and opset < _OLD_OPSET:
-        yield OLD_OPSET.finding(f"the model uses opset {opset}")
+        was = old_opset(view.path)
+        told = f"opset {was}, which ONNX Runtime does not run: it is read as opset {opset}" if was else f"opset {opset}"
+        yield OLD_OPSET.finding(f"the model uses {told}")
     for node in view.random_nodes:
         yield RANDOM.finding("gives other values in every run", label(node))
 

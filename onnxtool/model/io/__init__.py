@@ -5,7 +5,16 @@ the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice 
 """
 
 from onnxtool.model.io.atomic import write_atomic
-from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
+from onnxtool.model.io.read import (
+    external_files,
+    from_proto,
+    load,
+    native_path,
+    old_opset,
+    read_proto,
+    sha256,
+    total_bytes,
+)
 from onnxtool.model.io.serialize import to_bytes, to_proto, weight_bytes
 from onnxtool.model.io.write import (
     INLINE_LIMIT,
@@ -28,6 +37,7 @@ __all__ = [
     "from_proto",
     "load",
     "native_path",
+    "old_opset",
     "read_proto",
     "save",
     "save_chunked",

@@ -30,6 +30,9 @@ from onnxtool.model.safety.tensors import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+LAST_OLD_FORMAT = 3  # IR version of files whose operator sets may be older than what runtimes take
+_FORMAT_KEY = 8  # of the field that says it, the first of a message
+
 
 def read_proto(
     path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bool = False, external: bool = True
@@ -56,9 +59,29 @@ def read_proto(
         verify_operands(model)
         verify_tensors(model, path.parent if external else None, limits)
         verify_expansion(model, limits)
+        if model.ir_version <= LAST_OLD_FORMAT:
+            from onnxtool.model.io.old_forms import raise_old_forms
+
+            raise_old_forms(model)
     except OnnxToolError as error:
         raise type(error)(f"{path}: {error}") from error
     return model
+
+
+def old_opset(path: str | os.PathLike[str]) -> int:
+    """The operator set of a file that `read_proto` gives as a later one, which runtimes take; 0 of other files."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(2)
+        if len(begin) < 2 or begin[0] != _FORMAT_KEY or begin[1] > LAST_OLD_FORMAT:
+            return 0
+        from onnxtool.model.io.old_forms import OLDEST, opset_of
+
+        path = Path(path)
+        opset = opset_of(read_without_weights(path) or _read_whole(path, DEFAULT))
+    except (OSError, OnnxToolError):
+        return 0
+    return opset if opset < OLDEST else 0
 
 
 def _read_whole(path: Path, limits: Limits) -> onnx.ModelProto:

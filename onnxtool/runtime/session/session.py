@@ -145,7 +145,9 @@ def _create(
     providers: Sequence[ResolvedProvider],
 ) -> ort.InferenceSession:
     if isinstance(model, (str, os.PathLike)):
-        return _start(os.fspath(model), native, providers)
+        if not io.old_opset(model):
+            return _start(os.fspath(model), native, providers)
+        model = io.read_proto(model)
     if isinstance(model, bytes):
         return _start(model, native, providers)
     if isinstance(model, onnx.ModelProto):
