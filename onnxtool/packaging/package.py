@@ -17,6 +17,7 @@ from onnxtool.errors import InputError, ResourceError, UnsupportedError, UsageEr
 from onnxtool.generation.bundle import is_bundle, staged_folder
 from onnxtool.generation.bundle import record as record_provenance
 from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.options.package import WebOptions
@@ -88,7 +89,10 @@ def package(
     folders = [place if len(chosen) == 1 else place / k.name for k in chosen]
     for folder in folders:
         verify_output(folder)
-    io.read_proto(path)
+    file = ModelFile(path)
+    file.verify()
+    if file.old_opset:
+        raise UnsupportedError(f"{file.age} A package takes it once it is written so: onnxtool edit --opset 17.")
     with progress.task("packaging", len(chosen) + 1) as task:
         subject = _subject(path, name, data, seed, web, fresh, options)
         task.advance()

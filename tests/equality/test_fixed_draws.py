@@ -148,6 +148,19 @@ def test_draws_have_the_distribution_that_they_stand_for(tmp_path: Path) -> None
     assert abs(drawn.mean() - 2) < 0.05 and abs(drawn.std() - 3) < 0.05
 
 
+def test_uniform_numbers_lie_between_zero_and_one_unless_it_says_others(tmp_path: Path) -> None:
+    for given, low, high in (({}, 0.0, 1.0), ({"low": -2.0, "high": 4.0}, -2.0, 4.0)):
+        model = ir.load(saved(tmp_path / "a.onnx", [helper.make_node("RandomUniformLike", ["h"], ["y"], **given)]))
+        fixed = with_fixed_draws(model, model)
+        assert fixed is not None
+        session = onnxruntime.InferenceSession(ir.to_proto(fixed.a).SerializeToString())
+        drawn = session.run(["y"], {"x": np.zeros((20_000, 8), np.float32)})[0]
+        assert low <= drawn.min() < low + 0.01 * (high - low) and high - 0.01 * (high - low) < drawn.max() <= high
+        assert abs(drawn.mean() - (low + high) / 2) < 0.02 * (high - low)
+        shares = np.histogram(drawn, 10, (low, high))[0] / drawn.size
+        np.testing.assert_allclose(shares, 0.1, atol=0.01)
+
+
 def test_optimize_compares_what_draws_and_says_what_it_does_not(tmp_path: Path) -> None:
     report = optimize(saved(tmp_path / "a.onnx", NOISE), tmp_path / "out.onnx", bench=False)
     assert report.ok and report.comparison is not None and report.comparison.ok

@@ -39,6 +39,15 @@ def test_the_recorded_model_passes_and_a_changed_one_fails(model: Path, tmp_path
     assert golden(changed(model, 0.01), tmp_path / "gold", tolerances={"y": Tolerance(1.0, 1.0)}).ok
 
 
+def test_the_tolerance_is_a_thousandth_unless_another_is_given(model: Path, tmp_path: Path) -> None:
+    record(model, tmp_path / "gold", batches=(4,))
+    nearly = changed(model, 0.004)
+    assert not golden(nearly, tmp_path / "gold").ok
+    assert golden(nearly, tmp_path / "gold", rtol=0.1, atol=0.1).ok
+    assert "very model" not in " ".join(golden(nearly, tmp_path / "gold").warnings)
+    assert "very model" in " ".join(golden(model, tmp_path / "gold").warnings)
+
+
 def test_recording_holds_inputs_outputs_and_hashes(model: Path, tmp_path: Path) -> None:
     x = np.array([[1, 2, 3]], np.float32)
     record(model, tmp_path / "gold", data={"x": x})

@@ -12,13 +12,14 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxtool.errors import UsageError, VerdictError
+from onnxtool.errors import UnsupportedError, UsageError, VerdictError
 from onnxtool.packaging import registry
 from onnxtool.packaging.kind import MODEL, PackageKind, Subject
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.package import package
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
+from tests.model.old_files import named
 
 Tool = Callable[..., "CompletedProcess[str]"]
 
@@ -165,3 +166,10 @@ def test_bench_starts_a_packaged_server(onnxtool: Tool, tiny: Path, tmp_path: Pa
     package(tiny, tmp_path / "device", kinds=["ort"])
     refused = onnxtool("bench", tmp_path / "device", "--trust")
     assert refused.returncode == 2 and "not a server" in refused.stderr
+
+
+def test_a_file_of_an_old_opset_is_written_in_a_later_one_first(tmp_path: Path) -> None:
+    onnx.save(named("Chainer"), tmp_path / "old.onnx")
+    with pytest.raises(UnsupportedError, match=r"is of opset 6.*onnxtool edit --opset 17"):
+        package(tmp_path / "old.onnx", tmp_path / "out", kinds=["triton"])
+    assert not (tmp_path / "out").exists()

@@ -9,9 +9,10 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.resizing.batches import BatchProof
+from onnxtool.editing.resizing.batches import BatchProof, Case, _silence, _varied, batch_axis
 from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.errors import OnnxToolError
+from onnxtool.model.domains import Domain
 from onnxtool.runtime.session.session import EXACT
 from tests.editing.conftest import Editor
 
@@ -38,6 +39,57 @@ def test_without_other_roundings_nothing_is_excused(monkeypatch: pytest.MonkeyPa
     proof = BatchProof(graph("1", 0.0), {"x": 0}, 1, EditContext(EXACT))
     monkeypatch.setattr(RoundingNoise, "outputs", lambda *_: {})
     assert proof.fault(graph("n", 0.004), (3,)) is not None
+
+
+@pytest.mark.parametrize(
+    ("batch", "row", "old", "found"),
+    [
+        ((3, 5), (2, 5), 2, (0, True)),  # three rows, of which the model of batch 2 was given each twice
+        ((6, 5), (4, 5), 2, (0, True)),  # two numbers for each row
+        ((6, 5), (2, 5), 2, (0, False)),
+        ((3, 5), (1, 5), 2, (0, False)),  # no number of rows of it
+        ((5, 6), (5, 4), 2, (1, True)),
+        ((3, 10), (2, 5), 2, (0, False)),  # two dims that differ
+        ((2, 5), (2, 5), 2, (None, True)),
+        ((6, 5), (2, 5, 1), 2, (None, False)),
+    ],
+)
+def test_rows_lie_along_the_one_dim_that_grew(
+    batch: tuple[int, ...], row: tuple[int, ...], old: int, found: tuple[int | None, bool]
+) -> None:
+    assert batch_axis(np.zeros(batch), [np.zeros(row)] * 3, old) == found
+
+
+def test_rows_of_several_lengths_have_no_axis() -> None:
+    assert batch_axis(np.zeros((5, 2)), [np.zeros((1, 2)), np.zeros((2, 2)), np.zeros((2, 2))], 1) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([[1.0], [2.0], [1.0]], ""),
+        ([[1.0], [1.0], [1.0]], "alike in every row"),
+        ([[1.0], [1.0, 1.0], [1.0]], ""),
+        ([[], [], []], "empty"),
+        ([[], [1.0], []], ""),
+        ([[np.nan], [np.inf], [np.nan]], "not a number"),
+        ([[np.nan], [1.0], [np.nan]], ""),
+        ([[1], [1], [1]], "alike in every row"),
+        ([[1], [1], [2]], ""),
+    ],
+)
+def test_what_says_nothing_of_the_rows_of_a_batch(rows: list[list[float]], why: str) -> None:
+    kind = np.int64 if all(isinstance(v, int) for r in rows for v in r) and any(rows) else np.float32
+    assert _silence(Case({}, [{"y": np.array(r, kind)} for r in rows]), "y") == why
+
+
+def test_rows_are_made_of_very_different_size() -> None:
+    found = _varied(np.full((2, 5), 3.0, np.float32), 1, None)
+    np.testing.assert_array_equal(found, [[0, 1, 30, np.float32(3) * np.float32(0.01), 3]] * 2)
+    ids = np.full((5, 2), 3)
+    assert _varied(ids, 0, None) is ids
+    bounded = np.full((5, 2), 3.0, np.float32)
+    assert _varied(bounded, 0, Domain(0, 4)) is bounded
 
 
 # What is silent on short or random inputs takes the first row for all: (graph, weights, what the message names)
