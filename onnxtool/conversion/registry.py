@@ -66,7 +66,7 @@ _ROUTES = {
     ".params": "MXNet has an exporter of its own: mxnet.onnx.export_model(symbol, params, shapes).",
     ".caffemodel": "caffe2onnx converts Caffe's files; compare what it writes with Caffe's own outputs.",
     ".mat": "MATLAB writes ONNX itself: exportONNXNetwork(net, 'net.onnx').",
-    ".mlmodel": "onnxmltools.convert_coreml converts it; Core ML itself runs on macOS alone.",
+    ".mlmodel": "Convert the model that it was made from: onnxmltools 1.16 has a converter, whose imports fail.",
 }
 
 

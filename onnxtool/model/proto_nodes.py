@@ -27,3 +27,8 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         else:
             yield node
             pending.append(inner for graph in inner_graphs(node) for inner in graph.node)
+
+
+def inside_out(model: onnx.ModelProto) -> list[onnx.GraphProto]:
+    """Its graph and those inside of nodes, the innermost first: nodes that are put into a graph anew are copies."""
+    return [model.graph, *(g for node in all_nodes(model.graph.node) for g in inner_graphs(node))][::-1]

@@ -15,7 +15,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.operators.table import STANDARD
-from onnxtool.model.proto_nodes import all_nodes, inner_graphs
+from onnxtool.model.proto_nodes import all_nodes, inside_out
 from onnxtool.optimization.normalize import lift_format
 
 _HIDDEN = "onnxtool.unchanged"  # domain of nodes that the converter is to leave as they are
@@ -119,7 +119,7 @@ def _write_changed(proto: onnx.ModelProto, now: int, version: int) -> None:
     From version 11 on, Resize has pixels at their centres unless it says otherwise; Upsample, and Resize before, have
     them at their corners. From 13 on, Hardmax is along one axis; before, along it and all behind it.
     """
-    for graph in [proto.graph, *(g for n in all_nodes(proto.graph.node) for g in inner_graphs(n))]:
+    for graph in inside_out(proto):
         nodes: list[onnx.NodeProto] = []
         for node in graph.node:
             if node.domain in STANDARD and node.op_type in ("Upsample", "Resize") and now < 11 <= version:

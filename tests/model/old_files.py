@@ -104,8 +104,8 @@ def pictures(x: Array, w: Array) -> Array:
     return (a * b.sum(1, keepdims=True)).mean((2, 3))
 
 
-def selu(x: Array) -> Array:
-    return 1.0507 * np.where(x > 0, x, 1.6732 * (np.exp(x) - 1))
+def selu(x: Array, alpha: float = 1.6732) -> Array:
+    return 1.0507 * np.where(x > 0, x, alpha * (np.exp(x) - 1))
 
 
 def enlarged(x: Array) -> Array:
@@ -203,9 +203,10 @@ FILES: dict[str, OldFile] = {
             a = HardSigmoid <alpha = 0.3, beta = 0.4, consumed_inputs = [0]> (x)
             p = Pow <broadcast = 1> (a, e)
             d = Sub <broadcast = 1, axis = 0> (p, k)
-            y = Selu <consumed_inputs = [0]> (d)
+            first = Selu <consumed_inputs = [0]> (d)
+            y = Selu <alpha = 1.5> (first)
         }""",
-        lambda x, e, k: selu(np.clip(0.3 * x + 0.4, 0, 1) ** e - k.reshape(2, 1, 1, 1)),
+        lambda x, e, k: selu(selu(np.clip(0.3 * x + 0.4, 0, 1) ** e - k.reshape(2, 1, 1, 1)), 1.5),
         {"e": np.array([2], np.float32), "k": np.array([0.1, 0.3], np.float32)},
         opset=3,
     ),
@@ -235,6 +236,21 @@ FILES: dict[str, OldFile] = {
             "axis": np.array([1.0], np.float32),
             "k": np.array([0, 0.3], np.float32),
         },
+    ),
+    "branches": OldFile(
+        """g (float[2, 3, 2] x) => (float[2, 3, 2] y) {
+            yes = Constant <value = float {1}> ()
+            is = Cast <to = "BOOL"> (yes)
+            y = If <
+                then_branch = t () => (float[2, 3, 2] a) {
+                    c = Constant <value = float {2}> () m = Mul <broadcast = 1> (x, c) h = Hardmax (m) a = Sum (m, h)
+                },
+                else_branch = e () => (float[2, 3, 2] b) {
+                    c = Constant <value = float {3}> () b = Mul <broadcast = 1> (x, c)
+                }
+            > (is)
+        }""",
+        lambda x: 2 * x + hardmax(x),
     ),
     "MATLAB": OldFile(
         """g (float[1, 3, 4, 4] x) => (float[1, 3, 8, 4] y) {

@@ -16,11 +16,11 @@ import onnx
 from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.model.proto_nodes import all_nodes, inner_graphs
+from onnxtool.model.proto_nodes import all_nodes, inside_out
 from onnxtool.model.shapes import infer, light_copy
 
 OLDEST = 7
-LAST_FORMAT = 3  # IR version; files of later ones are of later operator sets
+_FORMAT = 3  # IR version of its first files, which say their operator set
 _STANDARD = ("", "ai.onnx")
 _COMPARISONS = ("Equal", "Less", "Greater")
 _BROADCAST = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", *_COMPARISONS)
@@ -40,7 +40,7 @@ _DROPPED: Mapping[str, tuple[str, ...]] = {
 def opset_of(model: onnx.ModelProto) -> int:
     """The standard operator set of a message; files of the first two formats do not say it, and are of the first."""
     said = [o.version for o in model.opset_import if o.domain in _STANDARD]
-    return said[0] if said else 1 if not model.opset_import and model.ir_version < LAST_FORMAT else 0
+    return said[0] if said else 1 if not model.opset_import and model.ir_version < _FORMAT else 0
 
 
 def raise_old_forms(model: onnx.ModelProto) -> int:
@@ -53,16 +53,16 @@ def raise_old_forms(model: onnx.ModelProto) -> int:
         InputError: an attribute is not what its operator takes.
         UnsupportedError: a node computes something else in training, and is in that mode.
     """
-    opset = opset_of(model) if model.ir_version <= LAST_FORMAT else 0
+    opset = opset_of(model)
     if not 0 < opset < OLDEST:
         return 0
     old = _OldModel(model, opset)
     imports = [o for o in model.opset_import if o.domain not in _STANDARD]
     del model.opset_import[:], model.graph.value_info[:]
     model.opset_import.extend([helper.make_opsetid("", OLDEST), *imports])
-    model.ir_version = LAST_FORMAT
+    model.ir_version = _FORMAT
     try:
-        for graph in old.graphs:
+        for graph in inside_out(model):
             nodes = [new for node in graph.node for new in _OldNode(node, old).nodes]
             del graph.node[:]
             graph.node.extend(nodes)
@@ -80,18 +80,20 @@ class _OldModel:
 
     Attributes:
         opset: that it had.
-        graphs: its graph, and those inside of nodes.
+        is_flat: there are no graphs inside of nodes.
         made: new constants.
         axes: output of a node -> the axis of its first input at which its second one stands.
     """
 
     def __init__(self, model: onnx.ModelProto, opset: int) -> None:
         self.opset, self._model = opset, model
-        self.graphs = [model.graph, *(g for n in all_nodes(model.graph.node) for g in inner_graphs(n))]
+        self.is_flat = len(inside_out(model)) == 1
         self.made: list[onnx.TensorProto] = []
         self.axes: dict[str, int] = {}
         self._constants = {t.name: t for t in model.graph.initializer}
-        taken = {name for g in self.graphs for n in g.node for name in (*n.input, *n.output)} | set(self._constants)
+        taken = {name for g in inside_out(model) for n in g.node for name in (*n.input, *n.output)} | set(
+            self._constants
+        )
         self._names = (name for n in count() if (name := f"raised_{n}") not in taken)
 
     def name(self) -> str:
@@ -115,7 +117,7 @@ class _OldModel:
             UnsupportedError: how many dims the inputs have is not known.
         """
         ranks = self._ranks() if self.axes else {}
-        for graph in self.graphs if self.axes else ():
+        for graph in inside_out(self._model) if self.axes else ():
             nodes = []
             for node in graph.node:
                 axis = self.axes.get(node.output[0]) if node.output else None
@@ -147,7 +149,7 @@ class _OldModel:
         found = {t.name: len(t.dims) for t in self._model.graph.initializer}
         with suppress(Exception):  # what it cannot infer is said where it is needed
             copy = infer(copy)
-        for graph in [copy.graph, *(g for n in all_nodes(copy.graph.node) for g in inner_graphs(n))]:
+        for graph in inside_out(copy):
             for value in (*graph.input, *graph.value_info, *graph.output):
                 if value.type.tensor_type.HasField("shape"):
                     found[value.name] = len(value.type.tensor_type.shape.dim)
@@ -208,7 +210,7 @@ class _OldNode:
     def constant(self) -> None:
         """Of floats alone, by the letter; PyTorch wrote shapes all the same."""
         value = self._given.get("value")
-        if isinstance(value, onnx.TensorProto) and len(self._old.graphs) == 1:
+        if isinstance(value, onnx.TensorProto) and self._old.is_flat:
             value.name = self._node.output[0]
             self._old.made.append(value)
         else:

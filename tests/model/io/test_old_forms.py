@@ -69,6 +69,10 @@ def test_says_what_it_was(tmp_path: Path) -> None:
     onnx.save(named("MATLAB"), tmp_path / "later.onnx")
     assert ModelFile(tmp_path / "later.onnx").old_opset == 0
     assert ModelFile(tmp_path / "none.onnx").old_opset == 0
+    unsaid = named("MATLAB")  # of a format that says it
+    del unsaid.opset_import[:]
+    onnx.save(unsaid, tmp_path / "unsaid.onnx")
+    assert ModelFile(tmp_path / "unsaid.onnx").old_opset == 0
 
 
 @pytest.mark.parametrize(
