@@ -119,7 +119,8 @@ def _flips(env: Any, guard: Any) -> tuple[int, ...]:
         if symbol not in hints:
             continue
         others = guard.subs({s: v for s, v in hints.items() if s != symbol})
-        sizes += _changes(others, symbol, hints[symbol])
+        if others.free_symbols == {symbol}:  # what data decides too (the step of a loop), no size does
+            sizes += _changes(others, symbol, hints[symbol])
     return tuple(dict.fromkeys(sizes))
 
 

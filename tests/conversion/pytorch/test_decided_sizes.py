@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import sympy
 import torch
 
 import onnxtool
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
-from onnxtool.conversion.pytorch.guards import Guard, recorded_guards
+from onnxtool.conversion.pytorch.guards import Guard, _flips, recorded_guards
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.spec import TensorSpec
 
@@ -130,3 +132,10 @@ def test_installed_code_is_said_and_torchs_own_decisions_are_not() -> None:
     assert own == []
     assert len(others) == 1
     assert decided("net.py", direct=False).one_sided([{"x": np.zeros((2, 10))}]) == ([], [])
+
+
+def test_comparisons_with_the_step_of_a_loop_are_decided_by_no_size() -> None:
+    size, step = sympy.Symbol("s0", integer=True), sympy.Symbol("u0", integer=True)
+    env = SimpleNamespace(backed_var_to_val={size: 16})
+    assert _flips(env, size > 40) == (41, 40)
+    assert _flips(env, (size > step) & (size < 40)) == ()
