@@ -394,7 +394,7 @@ def main() -> int:
     rows: list[tuple[str, int, Counts, Counts]] = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
-        for part in ("onnxtool", "tests", "fixtures", "docs"):
+        for part in ("onnxtool", "tests", "fixtures", "docs", "examples", "benchmarks"):
             shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", tree / "pyproject.toml")
         for module in modules(asked.modules or DECIDING):
