@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from onnxtool.report.base import Report
 from onnxtool.report.certificate import CertificateReport, Verdict, suffices
 from onnxtool.report.layers import Layers
-from onnxtool.report.proof import Counterexample, Coverage
+from onnxtool.report.proof import BRANCHES, Branch, Counterexample, Coverage
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,17 @@ class CompareReport(Report, kind="compare"):
     @property
     def equal(self) -> bool:
         """True when outputs are within tolerance on every input, and something is known of each that is random."""
-        return not self.differs and not self.nothing_compared and not self.unjudged
+        return not (self.differs or self.nothing_compared or self.unjudged or self.unlike_unreached)
+
+    @property
+    def unlike_unreached(self) -> tuple[Branch, ...]:
+        """Branches of both models that no run took, where exact arithmetic does not find the same function: it may be
+        another one there.
+        """
+        if self.certificate is None or not self.certificate.unlike or self.coverage is None:
+            return ()
+        parts = tuple(b for b in self.coverage.unreached if b.part in BRANCHES)
+        return parts if len({b.model for b in parts}) > 1 else ()
 
     @property
     def unjudged(self) -> tuple[TensorDifference, ...]:
@@ -263,7 +273,7 @@ class CompareReport(Report, kind="compare"):
             return "different"
         if self.certificate is not None and self.certificate.ok:
             return "certified"
-        return "not tested" if self.not_tested or not self.outputs else "tested"
+        return "not tested" if self.not_tested or not self.outputs or self.unlike_unreached else "tested"
 
     @property
     def compared(self) -> tuple[TensorDifference, ...]:

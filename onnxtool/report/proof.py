@@ -77,6 +77,9 @@ class TrialKind(StrEnum):
 ODD_MASK = "a mask that holds "  # and a number that is neither 0 nor 1
 
 
+BRANCHES = ("then branch", "else branch", "loop body")
+
+
 @dataclass(frozen=True)
 class Branch:
     """A part of a graph that runs on some inputs only.

@@ -55,6 +55,8 @@ GOOD, BAD = made(ProviderProof, ok=True), made(ProviderProof, ok=False)
 SAME, TESTED, APART = compared(certificate=certificate("certified")), compared(), compared(output(ok=False))
 NONE = compared(output(untested="empty"))
 UNREACHED = made(Coverage, unreached=(Branch("a", "n", "then branch"),))
+BOTH_UNREACHED = made(Coverage, unreached=tuple(Branch(m, "n", "then branch") for m in "ab"))
+UNLIKE = certificate("not tested", unlike={"x": (1,)})
 HELD, OPEN = Assumption("c", "held"), Assumption("c", "unproven")
 FAULT, SLOW = DroppedPass("p", "r"), DroppedPass("p", "r", fault=False)
 
@@ -77,6 +79,11 @@ FAULT, SLOW = DroppedPass("p", "r"), DroppedPass("p", "r", fault=False)
         (compared(coverage=UNREACHED), "tested", True),
         (compared(coverage=UNREACHED, strict=True), "tested", False),
         (compared(coverage=made(Coverage), strict=True), "tested", True),
+        (compared(coverage=BOTH_UNREACHED, certificate=UNLIKE), "not tested", False),
+        (compared(coverage=UNREACHED, certificate=UNLIKE), "tested", True),  # of one graph against a framework's code
+        (compared(coverage=BOTH_UNREACHED, certificate=certificate("not tested")), "tested", True),
+        (compared(coverage=made(Coverage), certificate=UNLIKE), "tested", True),
+        (compared(output(ok=False), coverage=BOTH_UNREACHED, certificate=UNLIKE), "different", False),
     ],
 )
 def test_of_a_comparison(report: CompareReport, verdict: str, ok: bool) -> None:

@@ -63,6 +63,9 @@ def _verdict(report: CompareReport) -> str:
     if report.unjudged and not report.differs:
         listed = ", ".join(repr(o.name) for o in report.unjudged)
         return f"not tested: nothing shows that both models draw the same random numbers for {listed} {runs}"
+    if report.unlike_unreached and not report.differs:
+        listed = ", ".join(map(str, report.unlike_unreached))
+        return f"not tested: exact arithmetic does not find the same function, and no run took {listed} {runs}"
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
