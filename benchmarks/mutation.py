@@ -1,15 +1,14 @@
 """Change one constant or operator at a time in what decides verdicts, and run the tests that cover it.
 
-    python benchmarks/mutation.py [MODULE ...] [--count 40] [--seed 0] [--minutes N] [--fresh]
+    python benchmarks/mutation.py MODULE ... [--tests PATH ...] [--count 40] [--seed 0] [--minutes N] [--fresh]
 
-A mutant is killed when a test fails, and survives when all pass. Mutants: a number changed (tenfold, or 0 and 1
-exchanged), a comparison turned or made strict, + and -, * and /, min and max, and and or exchanged, a `not` or a
-returned truth turned. What stands in messages, type hints and assertions is left alone, and so are seeds, in how many
-parts an array is looked at, and `strict=True` of a `zip`, which says that two lists are always of one length. Prints
-every survivor with its line, and the share killed for each module. Works on a copy of the tree.
-
-Limits of effort are counted apart: how many are tried, drawn or kept, and how much time or memory is taken
-(`_is_limit`). With other limits the search is slower or gives up sooner; what it says of an input stays as it is.
+MODULE is a file or folder of `onnxtool/`; without --tests, a file is covered by the one of its name in `tests/`, or by
+the folder of its place where there is none. A mutant is killed when a test fails, and survives when all pass. Mutants:
+a number changed (tenfold, or 0 and 1 exchanged), a comparison turned or made strict, + and -, * and /, min and max, and
+and or exchanged, a `not` or a returned truth turned. What stands in messages, type hints and assertions is left alone,
+and so are seeds, in how many parts an array is looked at, and `strict=True` of a `zip`, which says that two lists are
+always of one length. Prints every survivor with its line, and the share killed for each module. Works on a copy of the
+tree.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,57 +37,6 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# What decides verdicts: modules, and folders of them.
-DECIDING = (
-    "equality",
-    "optimization/equivalence.py",
-    "conversion/equivalence.py",
-    "editing/proofs.py",
-    "editing/resizing",
-    *(f"quantization/{part}" for part in ("calibration", "evaluation", "search")),
-    *(f"model/{part}" for part in ("provenance/verify.py", "safety", "spec.py")),
-)
-# Modules whose rules are held by tests of others as well.
-FURTHER = {
-    "equality/rule/tolerance.py": ("equality/rule/test_evidence.py",),
-    "equality/rule/difference.py": ("equality/rule/test_evidence.py", "equality/rule/test_ties.py"),
-    "equality/rule/rounding.py": ("equality/rule/test_evidence.py",),
-    "equality/equivalence_check.py": ("equality/rule/test_evidence.py", "equality/test_compare_runners.py"),
-    "equality/search/subgraph_outputs.py": ("equality/search/test_conditions.py",),
-    "equality/search/mutations.py": ("equality/search/test_branch_distance.py",),
-    "model/safety/tensors.py": ("model/io/test_read_write.py", "model/io/test_lazy_read.py"),
-    "model/spec.py": ("optimization/test_wrong_files.py",),
-}
-# Constants of equality/trials and equality/search that bound how much is tried, and no verdict on what was tried.
-LIMITS = frozenset(
-    [
-        "_MOST",
-        "_SINGLE",
-        "_SET",
-        "_ELEMENTS",
-        "_COUNTED",
-        "_DRAWS",
-        "_PATIENT",
-        "_MOST_TRIALS",
-        "_LEAST_TRIALS",
-        "_SLOW",
-        "_MOST_BYTES",
-        "_GROWTH",
-        "_RUNS",
-        "_VARIED",
-        "_STEPS",
-        "_ROOMY",
-        "_MOST_ROWS",
-        "_MOST_NUMBERS",
-        "_BYTES",
-        "_ROWS",
-        "_MOST_COUNT",
-    ]
-)
-# What is left of them, or used up.
-SPENT = frozenset(
-    """left _left allowed used before spent kept took slowest elements seconds count_elements cost""".split()  # noqa: SIM905
-)
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -121,13 +69,11 @@ class Mutant:
         place: of the node, in the order of `ast.walk`.
         line: in the file.
         told: what is changed.
-        effort: it is a limit of effort.
     """
 
     place: int
     line: int
     told: str
-    effort: bool
 
 
 @dataclass
@@ -136,23 +82,6 @@ class Counts:
 
     tried: int = 0
     killed: int = 0
-
-
-def modules(parts: Iterable[str]) -> list[str]:
-    """Those of these paths below onnxtool/, files or folders."""
-    found = [ROOT / "onnxtool" / part for part in parts]
-    files = [path for place in found for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
-    return [path.relative_to(ROOT / "onnxtool").as_posix() for path in files if path.name != "__init__.py"]
-
-
-def tests_of(module: str) -> tuple[str, ...]:
-    """The tests that are to notice: of the module's own name, or where there are none all of the nearest folder."""
-    path = Path(module)
-    own = path.with_name(f"test_{path.name}")
-    if (ROOT / "tests" / own).exists():
-        return (own.as_posix(), *FURTHER.get(module, ()))
-    folder = next(p for p in path.parents if (ROOT / "tests" / p).is_dir())
-    return (folder.as_posix(), *FURTHER.get(module, ()))
 
 
 def mutated(tree: ast.AST, place: int) -> ast.AST:
@@ -197,14 +126,12 @@ def _change(node: ast.AST) -> str:
     return f"{before_value} -> {node.value}"
 
 
-def mutants(tree: ast.AST, *, limits: bool) -> Iterator[Mutant]:
-    """Every change that can be made; `limits` of effort are told from the others."""
-    left_alone, efforts = _left_alone(tree), _limits(tree) if limits else set()
+def mutants(tree: ast.AST) -> Iterator[Mutant]:
+    """Every change that can be made."""
+    left_alone = _left_alone(tree)
     for place, node in enumerate(ast.walk(tree)):
-        if id(node) in left_alone or not _can_change(node):
-            continue
-        told = _change(copy.deepcopy(node))
-        yield Mutant(place, getattr(node, "lineno", 0), told, id(node) in efforts)
+        if id(node) not in left_alone and _can_change(node):
+            yield Mutant(place, getattr(node, "lineno", 0), _change(copy.deepcopy(node)))
 
 
 def _can_change(node: ast.AST) -> bool:
@@ -253,43 +180,6 @@ def _left_alone(tree: ast.AST) -> set[int]:
             inner = [node]
         found |= {id(x) for i in inner for x in ast.walk(i)}
     return found
-
-
-def _limits(tree: ast.AST) -> set[int]:
-    """Numbers that say how many or how much at most: in constants of the names in `LIMITS`, ends of slices from four
-    on, and what is computed and compared of `SPENT` time, runs and memory.
-    """
-    found: set[int] = set()
-    for node in ast.walk(tree):
-        inner: list[ast.AST] = []
-        if isinstance(node, ast.Assign) and any(_is_limit(t) for t in node.targets):
-            inner = [node.value]
-        elif (isinstance(node, (ast.Compare, ast.BinOp)) and any(map(_is_spent, _operands(node)))) or (
-            isinstance(node, ast.AugAssign) and _is_spent(node.target)
-        ):
-            inner = [node]
-        elif isinstance(node, ast.Assign) and all(map(_is_spent, node.targets)):
-            inner = [node.value]
-        elif isinstance(node, ast.Slice) and isinstance(node.upper, ast.Constant) and node.upper.value >= 4:
-            inner = [node.upper]
-        found |= {id(x) for i in inner for x in ast.walk(i)}
-    return found
-
-
-def _operands(node: ast.Compare | ast.BinOp) -> list[ast.expr]:
-    return [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.left, node.right]
-
-
-def _is_spent(node: ast.expr) -> bool:
-    node = node.func if isinstance(node, ast.Call) else node
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return name in SPENT
-
-
-def _is_limit(target: ast.AST) -> bool:
-    if isinstance(target, ast.Tuple):
-        return all(_is_limit(t) for t in target.elts)
-    return isinstance(target, ast.Name) and target.id in LIMITS
 
 
 def passes(tree: Path, tests: tuple[str, ...], seconds: float) -> bool:
@@ -381,28 +271,38 @@ class WarmTests:
             os._exit(code)
 
 
+def covering(path: Path) -> tuple[str, ...]:
+    """The tests of a module, from `tests/`: the file of its name, else the folder of its place."""
+    place = path.relative_to(ROOT / "onnxtool").parent
+    own = place / f"test_{path.stem}.py"
+    return (str(own if (ROOT / "tests" / own).exists() else place),)
+
+
 def main() -> int:
     """Print survivors and shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", help="files or folders below onnxtool/; all that decide if none is given")
+    parser.add_argument("modules", nargs="+", type=Path)
+    parser.add_argument("--tests", nargs="*", help="from tests/, in place of those of each module")
     parser.add_argument("--count", type=int, default=40, help="mutants of each module, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--fresh", action="store_true", help="a new Python for each mutant, many times slower")
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
-    rows: list[tuple[str, int, Counts, Counts]] = []
+    files = [f for m in asked.modules for f in (sorted(m.rglob("*.py")) if m.is_dir() else [m])]
+    rows: list[tuple[str, int, Counts]] = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         for part in ("onnxtool", "tests", "fixtures", "docs", "examples", "benchmarks"):
             shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", tree / "pyproject.toml")
-        for module in modules(asked.modules or DECIDING):
-            tests = tests_of(module)
-            path = tree / "onnxtool" / module
+        for file in files:
+            tests = tuple(asked.tests or covering(file.resolve()))
+            module = str(file.resolve().relative_to(ROOT))
+            path = tree / module
             original = path.read_text(encoding="utf-8")
             parsed = ast.parse(original)
-            found = list(mutants(parsed, limits=module.startswith(("equality/trials/", "equality/search/"))))
+            found = list(mutants(parsed))
             generator = np.random.default_rng(asked.seed)
             drawn = [found[i] for i in sorted(generator.permutation(len(found))[: asked.count])]
             began = time.monotonic()
@@ -411,32 +311,30 @@ def main() -> int:
                 print(f"{module}: its tests fail as it is", flush=True)
                 continue
             limit = 10 + 4 * (time.monotonic() - began)
-            counts = {True: Counts(), False: Counts()}  # of limits of effort, and of the others
+            counts = Counts()
             for mutant in drawn:
                 if time.monotonic() > end:
                     break
                 changed = mutated(parsed, mutant.place)
                 path.write_text(ast.unparse(ast.fix_missing_locations(changed)), encoding="utf-8")
-                counts[mutant.effort].tried += 1
+                counts.tried += 1
                 if passes(tree, tests, limit) if warm is None else warm.passes():
                     line = original.splitlines()[mutant.line - 1].strip()
-                    kind = " (a limit)" if mutant.effort else ""
-                    print(f"survived{kind}: {module}:{mutant.line} {mutant.told}: {line}", flush=True)
+                    print(f"survived: {module}:{mutant.line} {mutant.told}: {line}", flush=True)
                 else:
-                    counts[mutant.effort].killed += 1
+                    counts.killed += 1
             path.write_text(original, encoding="utf-8")
-            rows.append((module, len(found), counts[False], counts[True]))
+            rows.append((module, len(found), counts))
             print(_row(*rows[-1]), f"{time.monotonic() - began:.0f} s", flush=True)
-    print("| module | mutants | killed of those that can change a verdict | killed of limits |\n|---|---|---|---|")
+    print("| module | mutants | killed |\n|---|---|---|")
     print("\n".join(_row(*row) for row in rows))
-    for label, kinds in (("that can change a verdict", (2,)), ("of limits", (3,)), ("in all", (2, 3))):
-        killed, tried = (sum(getattr(r[k], name) for r in rows for k in kinds) for name in ("killed", "tried"))
-        print(f"killed {killed} of {tried} {label} ({killed / max(tried, 1):.1%})")
+    killed, tried = sum(r[2].killed for r in rows), sum(r[2].tried for r in rows)
+    print(f"killed {killed} of {tried} ({killed / max(tried, 1):.1%})")
     return 0
 
 
-def _row(module: str, found: int, deciding: Counts, limits: Counts) -> str:
-    return f"| {module} | {found} | {deciding.killed} of {deciding.tried} | {limits.killed} of {limits.tried} |"
+def _row(module: str, found: int, counts: Counts) -> str:
+    return f"| {module} | {found} | {counts.killed} of {counts.tried} |"
 
 
 if __name__ == "__main__":

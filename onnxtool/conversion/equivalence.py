@@ -14,9 +14,10 @@ from onnxtool.conversion.source_code import read_code
 from onnxtool.equality.certificate.sources import certify_source
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.reference import Answers, DescribedRunner, Reference, reference_of_source, ties_of_model
+from onnxtool.equality.rule.difference import unequal
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.ties import ConfirmedTies
-from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.difference import largest_difference
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
@@ -217,13 +218,14 @@ class SourceProof:
             given = flatten(OnnxRunner.open(graph).run(first.feeds))
         except OnnxToolError:
             return None
-        found = None
+        found: list[np.ndarray] = []
         for name, expected in flatten(first.outputs).items():
-            rows = _unequal_rows(np.asarray(expected), np.asarray(given.get(name)), self._rule.tolerance)
-            if rows is None or (found is not None and len(found) != len(rows)):
+            a, b = np.asarray(expected), np.asarray(given.get(name))
+            if a.shape != b.shape or not a.ndim or not a.size or (found and len(found[0]) != len(a)):
                 return None
-            found = rows if found is None else found | rows
-        return None if found is None or not found.any() else (int(found.sum()), len(found))
+            found.append(np.asarray(unequal(a, b, self._rule.tolerance).reshape(len(a), -1).any(axis=1)))
+        rows = np.any(found, axis=0)
+        return (int(rows.sum()), rows.size) if rows.any() else None
 
     def _ties(self, graph: ir.Model, session: SessionOptions) -> ConfirmedTies | None:
         """As of the graph, for what the source confirms."""
@@ -354,21 +356,6 @@ def length_names(inputs: Sequence[TensorSpec]) -> list[str]:
 def is_dynamic(inputs: Sequence[TensorSpec]) -> bool:
     """True when any dim of any input is not fixed."""
     return any(not isinstance(dim, int) for s in inputs for dim in (s.shape or (None,)))
-
-
-def _unequal_rows(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> np.ndarray | None:
-    """bool[rows]: where the two differ beyond the tolerance; None where they have no rows in common."""
-    if a.shape != b.shape or not a.ndim or not a.size:
-        return None
-    if a.dtype.kind in "OUSbiu":
-        off = a.astype(str) != b.astype(str)
-    else:
-        scale = ColumnScales().add(a).at(0, a.size).reshape(a.shape)
-        wide, other = a.astype(np.float64), b.astype(np.float64)
-        with np.errstate(all="ignore"):
-            error = np.where((wide == other) | (np.isnan(wide) & np.isnan(other)), 0.0, np.abs(wide - other))
-            off = ~(error <= allowed_error(np.abs(wide), tolerance, scale))
-    return np.asarray(off.reshape(len(a), -1).any(axis=1))
 
 
 def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Probe]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,11 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, known_domains, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.counterexample import FAILS, CandidateFailsError, run_as_reference
-from onnxtool.equality.search.difference import BothModels
+from onnxtool.equality.search.counterexample import FAILS, CandidateFailsError
 from onnxtool.equality.trials.graph_trials import facts_of
-from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
-from onnxtool.model.cut_model import with_outputs
 from onnxtool.model.domains import Domain
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.randomness import random_operators
@@ -165,19 +163,8 @@ def _beyond(
     proof.facts = facts_of(list(graphs.values()), known)
     if report.certificate is not None and report.certificate.unlike:
         proof.try_shapes(report.certificate.unlike)
-    pairs = report.certificate.differing if report.certificate is not None else ()
-
-    def inside() -> BothModels | None:
-        """Both with the values at which they begin to differ; None where these cannot be outputs."""
-        try:
-            a, b = (_with_outputs(m, {p[i] for p in pairs}, options[i]) for i, m in enumerate(graphs.values()))
-        except OnnxToolError:
-            return None
-        first, second = ([s.name for s in runner.outputs] for runner in (proof.reference, candidate))
-        return BothModels(a.run, run_as_reference(a, b), pairs, (first, second))
-
     try:
-        done = proof.judge_beyond(report, candidate, graphs, options[0], inside if pairs else lambda: None)
+        done = proof.judge_beyond(report, candidate, graphs, options[0])
     except CandidateFailsError as error:
         raise InputError(f"{names[1]} fails where {names[0]} runs, {error}") from error
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
@@ -232,17 +219,6 @@ def _with_other_defaults(
     left, right = (OnnxRunner.open(with_defaults(m, defaults), how) for m, how in zip((a, b), options, strict=True))
     warning = f"they differ where inputs are given that have a default: {', '.join(list(defaults)[:3])}"
     return judge_again(report, proof, replace(proof.reference, runner=left, remembered=None), right, warning)
-
-
-def _with_outputs(model: ir.Model, names: Collection[str], options: SessionOptions) -> Runner:
-    """A copy of a model with some of its values among its outputs.
-
-    Raises:
-        InputError: the runtime does not take it.
-    """
-    wider = with_outputs(io.to_proto(model), names)
-    graph = ir.from_proto(wider)
-    return apart(OnnxRunner.open(wider, options), graph, risks_of([graph]), options)
 
 
 def _with_precision(

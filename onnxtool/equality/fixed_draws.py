@@ -125,7 +125,7 @@ class _Draw(NamedTuple):
     @classmethod
     def of(cls, node: ir.Node) -> _Draw:
         """The kind of numbers (a shape may be given in two ways) and what they are scaled to."""
-        ratio = constant_array(node.inputs[1]) if node.op_type == "Dropout" and len(node.inputs) > 1 else None
+        ratio = constant_array(node.inputs[1]) if node.op_type == "Dropout" else None
         named = tuple((name, attribute(node, name)) for name in _PARAMETERS)
         return cls(node.op_type.removesuffix("Like"), (named, None if ratio is None else float(ratio.reshape(-1)[0])))
 

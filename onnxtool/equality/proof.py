@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.reference import Answered, Answers, Reference
-from onnxtool.equality.rule.masked import Kept, KeptPositions
+from onnxtool.equality.rule.masked import KeptPositions
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.search.counterexample import (
     Findings,
@@ -22,14 +23,10 @@ from onnxtool.equality.search.counterexample import (
     search_starts,
     with_findings,
 )
-from onnxtool.equality.search.difference import BothModels, search
+from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import GraphHints
-from onnxtool.equality.trials.graph_trials import (
-    force_branches,
-    reach_conditions,
-    unreached_parts,
-)
+from onnxtool.equality.trials.graph_trials import reach_conditions, unreached_parts
 from onnxtool.equality.trials.observe import Observed, observe
 from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
@@ -41,7 +38,7 @@ from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
 
-_STARTS = 6  # inputs from which a search begins that knows nothing of the values inside
+_STARTS = 6  # inputs from which a search begins
 _OBSERVING = 0.45  # share of the time in which the reference runs on further inputs
 
 
@@ -172,15 +169,13 @@ class Proof:
         candidate: Runner,
         graphs: Mapping[str, ir.Model] | None = None,
         session: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
-        inside: Callable[[], BothModels | None] = lambda: None,
     ) -> CompareReport:
         """Go on where nothing differs on the usual inputs; arguments and errors as of `judge`.
 
         Args:
             report: of the usual inputs.
-            inside: both models with the values at which they begin to differ, where that is known.
         """
-        findings = self._judge_further(candidate, graphs or {}, session, inside)
+        findings = self._judge_further(candidate, graphs or {}, session)
         if findings.failure is not None and self._relax(findings.failure.feeds):
             return self.judge(candidate, graphs, session)
         return self._with_findings(report)
@@ -247,7 +242,7 @@ class Proof:
             varying=self.varying,
         )
 
-    def _on_trial(self, candidate: Runner, trial: Trial, kept: Kept | None) -> CompareReport:
+    def _on_trial(self, candidate: Runner, trial: Trial, kept: np.ndarray | None) -> CompareReport:
         report = self._on_input(candidate, trial, kept)
         if not report.differs or not self.stays:
             return report
@@ -257,7 +252,7 @@ class Proof:
             return report
         return self._on_input(candidate, replace(trial, feeds=feeds, outputs=self.reference.run(feeds)), kept)
 
-    def _on_input(self, candidate: Runner, trial: Trial, kept: Kept | None) -> CompareReport:
+    def _on_input(self, candidate: Runner, trial: Trial, kept: np.ndarray | None) -> CompareReport:
         known = self.reference.remembering([trial])
         if kept is None:
             return self._compare(known, candidate, [trial.feeds], trial.label)
@@ -269,7 +264,6 @@ class Proof:
         candidate: Runner,
         graphs: Mapping[str, ir.Model],
         session: SessionOptions,
-        inside: Callable[[], BothModels | None],
     ) -> Findings:
         search, observed = self.search or Search(), self.observe()
         specs = self._specs if search.masked else ()
@@ -284,11 +278,11 @@ class Proof:
         if self._live is None or not search.difference:
             return findings
         if findings.failure is None:
-            self._search(candidate, inside(), self._live, findings)
+            self._search(candidate, self._live, findings)
         minimise_failure(self._live, candidate, self._specs, judge, findings)
         return findings
 
-    def _search(self, candidate: Runner, inside: BothModels | None, source: Reference, findings: Findings) -> None:
+    def _search(self, candidate: Runner, source: Reference, findings: Findings) -> None:
         """Change inputs towards a larger difference; a failure goes into `findings`."""
         options = self.search or Search()
         budget = Budget(options.effort, options.usual).part(options.difference)
@@ -296,11 +290,12 @@ class Proof:
             return
         findings.searched = True
         judge = partial(self._on_trial, candidate)
-        starts = search_starts(findings, [p.feeds for p in self.usual])
+        starts = search_starts(findings, [p.feeds for p in self.usual])[:_STARTS]
         found = search(
-            inside or BothModels(source.run, run_as_reference(source, candidate)),
+            source.run,
+            run_as_reference(source, candidate),
             self._specs,
-            starts if inside is not None else starts[:_STARTS],
+            starts,
             self.facts,
             budget,
             partial(fails, judge=judge, reference=source, candidate=candidate),
@@ -312,7 +307,7 @@ class Proof:
     def _branches(
         self, candidate: Runner, graphs: Mapping[str, ir.Model], session: SessionOptions, findings: Findings
     ) -> None:
-        """Inputs that take other branches of the graphs; where none does, of two graphs, the branch by force."""
+        """Inputs that take other branches of the graphs."""
         search = self.search or Search()
         runs = [p.feeds for p in self.usual]
         # What is reached where a difference is only said has not been judged.
@@ -320,23 +315,21 @@ class Proof:
         tried = [*runs, *(t.feeds for t in judged)]
         budget = Budget(search.effort, search.usual).part(search.branches)
         judge = partial(self._on_trial, candidate)
-        source = self.reference if self.stays else Answers(self.reference, gone=True)
         trials, missed, findings.parts = reach_conditions(
-            graphs, source, self._specs, tried, self.facts, budget, session, seed=search.seed
+            graphs,
+            self.reference if self.stays else None,
+            self._specs,
+            tried,
+            self.facts,
+            budget,
+            session,
+            seed=search.seed,
         )
         findings.observed.trials += trials
         judge_trials(trials, judge, self._live, candidate, findings)
-        if findings.failure is None and len(graphs) == 2:
-            first, second = graphs.values()
-            missing = [o.branch for o in missed.get(next(iter(graphs)), ()) if o.branch is not None]
-            findings.forced = len(force_branches(first, second, missing, runs, self._compare_forced, session, findings))
         findings.unreached = unreached_parts(missed, graphs)
-        branches = sum(o.branch is not None for outcomes in missed.values() for o in outcomes)
+        branches = sum(bool(o.branch) for outcomes in missed.values() for o in outcomes)
         findings.parts += len(findings.unreached) - branches
-
-    def _compare_forced(self, a: Runner, b: Runner, feeds: Feeds) -> CompareReport:
-        """Copies of both models in which other branches run: what rounding does to the models says nothing of them."""
-        return self._compare(replace(self.reference, runner=a, noise=None, ties=None), b, [feeds], "branch")
 
 
 def judge_outputs(candidate: Runner, known: Sequence[Answered], rule: Rule) -> CompareReport:

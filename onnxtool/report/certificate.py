@@ -118,7 +118,7 @@ class CertificateReport(Report, kind="certificate"):
         reason: why it is not certified, in a line; "" where it is.
         unlike: shapes of the inputs at which they are not the same real function, as far as exact arithmetic tells: an
             identity of real numbers that it lacks looks like a difference.
-        differing: values, by their names in A and in B, that stand for each other and are not the same there.
+        differing: always empty; kept for readers of JSON of the first version.
         first: the first node of B that computes what no node of A computes; "" for none.
         change: the only thing in which the two files differ, where it is only one.
         seconds: what it took.

@@ -238,11 +238,13 @@ class CompareReport(Report, kind="compare"):
     @property
     def unlike_unreached(self) -> tuple[Branch, ...]:
         """Branches of both models that no run took, where exact arithmetic does not find the same function: it may be
-        another one there.
+        another one there, unless all that was changed is a branch that did run.
         """
         if self.certificate is None or not self.certificate.unlike or self.coverage is None:
             return ()
-        parts = tuple(b for b in self.coverage.unreached if b.part in BRANCHES)
+        parts, change = tuple(b for b in self.coverage.unreached if b.part in BRANCHES), self.certificate.change
+        if "_branch' of" in change and not any(b.part.replace(" ", "_") in change for b in parts):
+            return ()
         return parts if len({b.model for b in parts}) > 1 else ()
 
     @property

@@ -135,7 +135,7 @@ class Coverage:
         limits: inputs on which the outputs differ in a way that is known of the framework, and said.
         parts: branches and loop bodies in the models that were watched.
         unreached: those that no input ran.
-        forced: how many of these were equal when their conditions were made constant in both models.
+        forced: always 0; kept for readers of JSON of the first version.
         searched: inputs were also changed towards a larger difference.
         complete: everything that was meant to be tried was; False when the time was up before.
         seed: of the random numbers.

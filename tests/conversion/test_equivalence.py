@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 
 from onnxtool.conversion import equivalence
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.equivalence import SourceProof, cleaned_up, probe
+from onnxtool.conversion.equivalence import SourceProof, as_given, cleaned_up, probe, sample_feeds
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.report.certificate import CertificateReport
 from onnxtool.runtime.worker import apart
 
 F32 = np.dtype("float32")
@@ -105,16 +107,20 @@ def test_the_source_is_run_once_for_each_size() -> None:
     assert model.calls == 3
 
 
-def test_a_wrong_result_is_found_at_any_size() -> None:
-    # Right for up to two rows, wrong beyond: only the third size shows it.
-    body = """
+def right_up_to(rows: int) -> ir.Model:
+    """Twice the first rows, and the others as they are."""
+    return graph(f"""
         zero = Constant <value_ints = [0]> ()
-        two = Constant <value_ints = [2]> ()
+        two = Constant <value_ints = [{rows}]> ()
         far = Constant <value_ints = [99]> ()
         head = Slice(x, zero, two)  rest = Slice(x, two, far)
         double = Add(head, head)  y = Concat <axis = 0> (double, rest)
-    """
-    report = proof(Doubler("batch", "n")).compare(graph(body))
+    """)
+
+
+def test_a_wrong_result_is_found_at_any_size() -> None:
+    # Right for up to two rows, wrong beyond: only the third size shows it.
+    report = proof(Doubler("batch", "n")).compare(right_up_to(2))
     assert not report.ok and report.worst is not None and report.worst.worst_run == 2
 
 
@@ -229,3 +235,124 @@ def test_a_graph_that_may_not_end_runs_in_a_child(monkeypatch: pytest.MonkeyPatc
     assert proof(Doubler("batch", "n")).compare(model).ok and len(given) == 3
     given.clear()
     assert proof(Doubler("batch", "n")).compare(graph("y = Add(x, x)")).ok and not given
+
+
+@pytest.mark.parametrize(
+    ("notes", "grows", "refused"), [([], 1, True), (["draws random numbers"], 1, False), ([], 0, False)]
+)
+def test_a_source_that_remembers_what_it_ran_on_is_refused(notes: list[str], grows: int, refused: bool) -> None:
+    class Counting(Doubler):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"y": super().run(feeds)["y"] + grows * self.calls}
+
+    model = Counting("batch", "n")
+    model.notes = notes
+    first = probe(model, ConvertOptions(), {})[0]
+    with pytest.raises(UnsupportedError, match="keeps state") if refused else nullcontext():
+        equivalence._refuse_state(model, first)
+
+
+POSITIVE = "r = Relu(x)  y = Add(r, r)"
+
+
+@pytest.mark.parametrize(
+    ("body", "dims", "changed"),
+    [
+        (POSITIVE, "batch, 2", (2, 4)),
+        ("y = Add(x, x)", "batch, 2", None),
+        ("y = Transpose(x)", "batch, 2", None),
+        ("s = Constant <value_ints = [9, 9]> ()  y = Reshape(x, s)", "batch, 2", None),
+    ],
+)
+def test_rows_on_which_the_graph_differs_are_counted(body: str, dims: str, changed: tuple[int, int] | None) -> None:
+    sample = {"x": np.array([[1, 2], [1, -2], [-1, -2], [3, 4]], F32)}
+    held = proof(Doubler("batch", 2), sample=sample)
+    held.observe(graph("y = Add(x, x)", dims))
+    assert held.changed_rows(graph(body, dims)) == changed
+
+
+def test_rows_differ_in_any_output_and_outputs_have_as_many() -> None:
+    class Two(Doubler):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"sign": np.sign(feeds["x"][:, 0]).astype(np.int64), "y": 2 * feeds["x"]}
+
+    def made(body: str) -> ir.Model:
+        return ir.from_onnx_text(
+            f"""<ir_version: 10, opset_import: ["" : 20]> g (float[batch, 2] x) => (int64[m] sign, float[batch, 2] y) {{
+                {body}  z = Constant <value_int = 0> ()  c = Gather <axis = 1> (x, z)  f = Sign(c)
+                l = Cast <to = 7> (f)  sign = Abs(l) }}"""
+        )
+
+    held = proof(Two("batch", 2), sample={"x": np.array([[1, 2], [-1, 2], [1, -2], [3, 4]], F32)})
+    held.observe(made(POSITIVE))
+    assert held.changed_rows(made(POSITIVE)) == (
+        2,
+        4,
+    )  # a sign in the second row, a number in the third, of which -1 is
+    assert held.changed_rows(made("y = Add(x, x)")) == (1, 4)
+
+
+def test_rows_of_doubles_are_run_before_the_file_rounds_them() -> None:
+    model = Doubler("batch", 2)
+    rows = np.array([[1 + 2.0**-40, 2], [3, 4]])
+    assert as_given(model, {"x": rows}) == []  # it computes in float32 itself
+    model.in_doubles = True
+    (found,) = as_given(model, {"x": rows})
+    assert found.feeds["x"].dtype == F32 and found.outputs["y"][0, 0] == 2 + 2.0**-39
+    assert as_given(model, {"x": rows.astype(F32)}) == [] == as_given(model, None)
+    assert len(as_given(model, {"": rows})) == 1  # an array without a name is for the only input
+    model.inputs = (TensorSpec("x", np.dtype("float64"), ("batch", 2)),)
+    assert as_given(model, {"x": rows}) == []
+
+
+def test_a_sample_whose_inputs_have_no_row_in_common_stays_as_it_is() -> None:
+    model = Doubler("b", 2)
+    model.inputs = (*model.inputs, TensorSpec("z", F32, ("b", 1)))
+    sample = {"x": np.ones((4, 2), F32), "z": np.ones((0, 1), F32)}
+    assert [f["x"].shape for f in sample_feeds(model, sample)] == [(4, 2)]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_certificate_stands_in_the_report_where_nothing_differs(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, certificate = proof(Doubler("batch", "n")), CertificateReport("A", "B", "certified")
+    monkeypatch.setattr(held, "_certificate", lambda _: certificate if known else None)
+    right, wrong = (graph(f"y = {body}") for body in ("Add(x, x)", "Neg(x)"))
+    assert held.certified(right, held.compare(right)).certificate is (certificate if known else None)
+    assert held.certified(wrong, held.compare(wrong)).certificate is None
+
+
+@pytest.mark.parametrize(("stays", "same"), [(True, True), (True, False), (False, True)])
+def test_a_certificate_is_asked_for_where_further_inputs_differ(
+    stays: bool, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one graph, and not of the next; without the source nothing shows that rounding moves both."""
+    right, model = graph("y = Add(x, x)"), Doubler("batch", "n")
+    held, asked = proof(model, effort="quick"), []
+    held.observe(right)
+    held.observe_further(right, model, 0.0, stays=stays)
+    assert held.further is not None and len(held.tried) > len(held.probes)
+
+    def certificate(of: ir.Model) -> CertificateReport:
+        asked.append(of)
+        return CertificateReport("A", "B", "not tested", same_function=same)
+
+    monkeypatch.setattr(held, "_certificate", certificate)
+    assert held.compare(right_up_to(8)).differs
+    assert len(asked) == stays and held.further.certified is (stays and same)
+    assert not held.compare(right).differs
+    assert len(asked) == stays and not held.further.certified
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_branch_that_only_new_inputs_reach_is_named_where_the_source_is_gone(stays: bool) -> None:
+    body = """
+        a = Add(x, x)  c = Constant <value_float = 54321.0> ()  s = ReduceSum <keepdims = 0> (x)  g = Greater(s, c)
+        y = If (g) <then_branch = t () => (p) { p = Identity(a) }, else_branch = e () => (q) { q = Add(x, x) }>
+    """
+    model = Doubler("batch", "n")
+    held = proof(model, effort="quick")
+    held.observe(graph(body))
+    held.observe_further(graph(body), model, 0.0, stays=stays)
+    report = held.compare(graph(body))
+    assert not report.differs and report.coverage is not None
+    assert [b.part for b in report.coverage.unreached] == ([] if stays else ["then branch"])

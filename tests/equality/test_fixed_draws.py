@@ -86,6 +86,22 @@ def test_a_fault_in_what_is_dropped_is_seen(tmp_path: Path) -> None:
     assert not compare(a, saved(tmp_path / "b.onnx", nearly_all, moved, ratio=0.999), effort="quick").ok
 
 
+def test_draws_that_one_model_lacks_are_compared(tmp_path: Path) -> None:
+    kept = [helper.make_node("Identity", ["h"], ["y"])]
+    report = compare(saved(tmp_path / "a.onnx", NOISE), saved(tmp_path / "b.onnx", kept), effort="quick")
+    assert report.differs and not report.not_compared
+
+
+def test_one_class_is_drawn_where_no_number_of_them_is_given(tmp_path: Path) -> None:
+    drawn = [helper.make_node("Multinomial", ["h"], ["c"]), helper.make_node("Expand", ["c", "row"], ["y"])]
+    row = helper.make_node("Constant", [], ["row"], value_ints=[1, 3])
+    fixed = with_fixed_draws(*[ir.load(saved(tmp_path / "a.onnx", [row, *drawn], kind=LABEL))] * 2)
+    assert fixed is not None
+    session = onnxruntime.InferenceSession(ir.to_proto(fixed.a).SerializeToString())
+    found = session.run(["y"], {"x": np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)})[0]
+    assert found.shape == (64, 3) and set(found.ravel()) == {0, 1, 2, 3}
+
+
 def test_one_draw_used_twice_is_not_two_draws(tmp_path: Path) -> None:
     twice = [NOISE[0], helper.make_node("Add", ["h", "r"], ["s"]), helper.make_node("Add", ["s", "r"], ["y"])]
     two = [*twice[:2], helper.make_node("RandomNormalLike", ["h"], ["q"]), helper.make_node("Add", ["s", "q"], ["y"])]

@@ -11,7 +11,7 @@ import pytest
 
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model import io
-from onnxtool.optimization.equivalence import OptimizationProof
+from onnxtool.optimization.equivalence import OptimizationProof, _is_finite
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
@@ -100,5 +100,51 @@ def test_bits_are_asked_for_as_long_as_the_source_repeats_them(tmp_path: Path) -
     last_bit = "c = Constant <value_float = 1.0000001> ()  y = Mul(x, c)"
     assert judge(graph(last_bit)) is not None
     assert judge.relax() and not judge.relax()
-    assert judge(graph(last_bit)) is None
-    assert any("bits differ" in line for line in judge.warnings)
+    assert judge(graph(last_bit)) is None and judge(graph("y = Identity(x)")) is None
+    assert sum("bits differ" in line for line in judge.warnings) == 1
+
+
+def test_given_data_is_all_that_is_tried(tmp_path: Path) -> None:
+    path = tmp_path / "source.onnx"
+    io.save(graph("y = Identity(x)"), path)
+    data = {"x": np.ones((3, 4), np.float32)}
+    tried = {}
+    for given in (None, data):
+        judge = OptimizationProof(path, io.load(path), given, Tolerance(), 0, SessionOptions())
+        tried[judge.origin] = {np.shape(t.feeds["x"])[0] for t in judge._proof.observe().trials}
+    assert 0 in tried["random, seed 0"] and tried["given data"] == {3}
+
+
+LOOP = """
+    n = Constant <value_int = 3> ()  t = Constant <value = bool {1}> ()
+    y = Loop <body = b (int64 i, bool c, float[b,4] a) => (bool d, float[b,4] e) {
+        d = Identity(c)  r = RandomNormalLike(a)  e = Add(a, r) }> (n, t, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (f"{DROPOUT.format()}  y = Relu(d)", "compared with the same fixed draws in source and result"),
+        (LOOP, "of 'y' only types and shapes were compared, not the values"),
+        (LOOP.replace("y = Loop", "z = Loop") + "k = Shape(z)  y = Expand(x, k)", "on which no output depends"),
+    ],
+)
+def test_what_is_compared_of_draws_is_said(body: str, told: str, tmp_path: Path) -> None:
+    judge = proof(tmp_path, body)
+    assert any(line.startswith("the model draws random numbers") and told in line for line in judge.warnings)
+    assert judge(graph(body)) is None
+
+
+@pytest.mark.parametrize(
+    ("array", "finite"),
+    [
+        (np.zeros((0, 2), np.int64), False),
+        (np.array([1, 2]), True),
+        (np.float32([np.nan, 1]), True),
+        (np.float32([np.nan, np.inf]), False),
+        (np.array(["a"]), True),
+    ],
+)
+def test_which_outputs_tell_something(array: np.ndarray, finite: bool) -> None:
+    assert _is_finite(array) is finite

@@ -17,7 +17,7 @@ from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
 from onnxtool.equality.certificate.one_thread import one_thread
-from onnxtool.equality.certificate.parts import Evaluated, differing_values, parts_of
+from onnxtool.equality.certificate.parts import Evaluated, parts_of
 from onnxtool.equality.certificate.reads import unread_sizes
 from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import (
@@ -46,7 +46,6 @@ _KEPT = 1 / 3  # of the time: for the parts of the models that no usual size rea
 _STEP = 16  # from one product of sizes to the next, within which a comparison is taken to be as fast
 _ELEMENT = 4e-8  # seconds, for an element of a tensor of A, in both models (measured: 3e-8 to 5e-8)
 _MOST_ELEMENTS = 2**26  # of one tensor: several of its size are there at a time
-_MOST_PAIRS = 4  # values at which two models begin to differ that are told
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
 _FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
 
@@ -157,9 +156,8 @@ class _Pair:
             raise _OneSidedError(f"B cannot be evaluated at {_told(sizes)}, where A can: {error}") from error
         if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
             both = self._values(point, feeds, memory)
-            pairs = tuple(differing_values(*both)[:_MOST_PAIRS])
             found = _difference(self.a, self.b, _first_without_partner(*both) or "an output")
-            raise _DifferentError(**found, unlike=self.shapes(sizes), differing=pairs)
+            raise _DifferentError(**found, unlike=self.shapes(sizes))
         for name, places in candidate.reached.items():
             self.reached[name] = places | self.reached.get(name, np.array(False))
         self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))

@@ -73,28 +73,19 @@ class Evaluated:
                 self.keys[name] = _key(plain, value)
 
         Interpreter(model, point, constants, see=see, memory=memory).run(feeds)
-        self._moving = set(feeds)
+        moving = set(feeds)
         for node in model.graph.node:
-            if not self._moving.isdisjoint(captured_names(node)) or node.op_type.startswith("Random"):
-                self._moving.update(node.output)
-        self.values = {name: key for name, key in self.keys.items() if name in self._moving}
+            if not moving.isdisjoint(captured_names(node)) or node.op_type.startswith("Random"):
+                moving.update(node.output)
+        self.values = {name: key for name, key in self.keys.items() if name in moving}
 
     def computation(self, name: str) -> object:
         """What makes a value: the operator, its attributes and what it reads."""
         node = self.producers[name]
         read = tuple(self._constants.get(n, self.keys.get(n)) for n in node.input)
         inner = tuple(sorted(str(self.keys.get(n)) for n in captured_names(node) - set(node.input)))
-        return node.domain, node.op_type, list(node.output).index(name), self.attributes(name), read, inner
-
-    def attributes(self, name: str) -> tuple[bytes, ...]:
-        """Of the node that makes a value."""
-        return tuple(sorted(a.SerializeToString(deterministic=True) for a in self.producers[name].attribute))
-
-    def constants(self, name: str) -> tuple[Key | None, ...]:
-        """That the node that makes a value reads; of those that follow from constants, what they are in the field."""
-        return tuple(
-            self._constants.get(n, self.keys.get(n)) for n in self.producers[name].input if n not in self.values
-        )
+        attributes = tuple(sorted(a.SerializeToString(deterministic=True) for a in node.attribute))
+        return node.domain, node.op_type, list(node.output).index(name), attributes, read, inner
 
     def behind(self, name: str, stops: set[str]) -> tuple[tuple[onnx.NodeProto, ...], set[str]]:
         """The nodes that make a value out of others, and which of those they read."""
@@ -139,58 +130,6 @@ def parts_of(a: Evaluated, b: Evaluated) -> list[ModelPart]:
         inputs = {n: _partner(n, a, b, partners) for n in ends_a}
         inputs |= {n: own for own in ends_b if (n := _partner(own, b, a, first)) not in inputs}
         found.append(ModelPart((own, name), (nodes_a, nodes_b), inputs))
-    return found
-
-
-def differing_values(a: Evaluated, b: Evaluated) -> list[tuple[str, str]]:
-    """Where two models that are not the same begin to differ: pairs of values that stand for each other, in B's order.
-
-    A value of B that A does not have stands for one of A's that B does not have, where the same operator makes both of
-    what stands for each other but for constants and attributes; or where the same operator reads both, and all else
-    that it reads is the same. What follows from such a pair alone is no other one.
-
-    Returns:
-        Names in A and in B; the outputs where nothing inside is alike.
-    """
-    left = [n for n in a.values if n in a.producers and a.values[n] not in set(b.values.values())]
-    partners: dict[str, str] = {}
-    found = []
-    shared = set(a.values.values())
-    for name in [n for n in b.values if n in b.producers and b.values[n] not in shared]:
-        for own in left:
-            made = None if own in partners.values() else _unlike_inputs(a, own, b, name, partners)
-            if made is None or len(made) > 1:
-                continue
-            if made and a.attributes(own) != b.attributes(name):
-                continue
-            if made:
-                found.append(made[0])
-                partners[made[0][1]] = made[0][0]
-            elif a.attributes(own) != b.attributes(name) or a.constants(own) != b.constants(name):
-                found.append((own, name))
-            partners[name] = own
-            break
-    ends = [(x, y) for x, y in zip(a.outputs, b.outputs, strict=True) if a.keys.get(x) != b.keys.get(y)]
-    return found + [(x, y) for x, y in ends if partners.get(y) != x and (x, y) not in found]
-
-
-def _unlike_inputs(
-    a: Evaluated, own: str, b: Evaluated, name: str, partners: Mapping[str, str]
-) -> list[tuple[str, str]] | None:
-    """The inputs, but for constants, in which two nodes differ; None where they are not of one kind."""
-    node, other = b.producers[name], a.producers[own]
-    if (node.op_type, node.domain, len(node.input)) != (other.op_type, other.domain, len(other.input)):
-        return None
-    if a.values[own][:2] != b.values[name][:2] or list(node.output).index(name) != list(other.output).index(own):
-        return None
-    found = []
-    for x, y in zip(other.input, node.input, strict=True):
-        if (x in a.values) != (y in b.values):
-            return None
-        if x in a.values and a.values[x] != b.values[y] and partners.get(y) != x:
-            if a.values[x][:2] != b.values[y][:2] or y in partners:
-                return None
-            found.append((x, y))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -298,6 +298,18 @@ def agrees(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | 
         tolerance: for floats.
         precision: the half-precision type that the reference computes in.
     """
+    return not any(part.any() for part in _outside(a, b, tolerance, precision))
+
+
+def unequal(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """bool, of the shape of both, which are not empty: where they differ; floats beyond the tolerance."""
+    if a.dtype.kind in "OUSbiu":
+        return np.asarray(a.astype(str) != b.astype(str))
+    return np.concatenate([*_outside(a, b, tolerance)]).reshape(a.shape)
+
+
+def _outside(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | None = None) -> Iterator[np.ndarray]:
+    """Which elements lie outside of the tolerance, in flat parts."""
     applied = tolerance.widened(a.dtype.name, precision)
     scales = ColumnScales().add(a)
     x, y = a.reshape(-1), b.reshape(-1)
@@ -307,9 +319,7 @@ def agrees(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | 
         with np.errstate(all="ignore"):
             error = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
             allowed = allowed_error(np.abs(u), applied, scales.at(start, start + u.size))
-            if not (error <= allowed).all():
-                return False
-    return True
+            yield ~(error <= allowed)
 
 
 def shared_top(a: np.ndarray, b: np.ndarray, k: int) -> float:

@@ -46,7 +46,7 @@ KERNEL_ERRORS = Excuse(
 )
 MASKED = Excuse(
     "masked positions",
-    "positions that a mask leaves out, and elements that both models change when these are replaced; no other element",
+    "positions that a mask leaves out, and rows of which it leaves nothing; no other element",
     "what stands at positions that a mask leaves out means nothing",
 )
 NOISE = Excuse(

@@ -83,7 +83,7 @@ def reach(
     # Zeros and equal numbers reach much, and show little of what follows.
     plain = [p for p, (distance, _) in enumerate(walk.varied) if distance > 0 and walk.best[p][0] == 0]
     of_values = [p for p in plain if not watch.outcomes[p].of_sizes]
-    short = [p for p in of_values if watch.outcomes[p].branch is None and not walk.moves.has_lengths(walk.best[p][1])]
+    short = [p for p in of_values if not watch.outcomes[p].branch and not walk.moves.has_lengths(walk.best[p][1])]
     walk.best = walk.varied
     for place in sorted(plain, key=lambda place: walk.best[place][0])[:_VARIED]:
         walk.towards(place)

@@ -44,7 +44,7 @@ class Outcome:
         of_sizes: it depends on the sizes of inputs only.
         row: the row of a table that is to be read; None where it is no matter of a table.
         beyond: a number is to lie above what an integer type holds, or below; whether any can is not known.
-        branch: the part of the graph that runs then; None where it is no matter of one.
+        branch: the part of its node that runs then: "then branch", "else branch", "loop body"; "" where it is none.
     """
 
     node: str
@@ -52,7 +52,7 @@ class Outcome:
     of_sizes: bool
     row: int | None = None
     beyond: bool = False
-    branch: GraphPart | None = None
+    branch: str = ""
 
     def __str__(self) -> str:
         return f"the {self.part} of {self.node!r}"
@@ -60,8 +60,8 @@ class Outcome:
     @property
     def part(self) -> str:
         """As reports call it."""
-        if self.branch is not None:
-            return self.branch.part
+        if self.branch:
+            return self.branch
         if self.row is not None:
             return f"row {self.row}"
         return f"{'true' if self.side else 'false'} outcome"
@@ -96,12 +96,12 @@ class ConditionWatch:
         graph = copy.graph
         self.outcomes: list[Outcome] = []
         found: list[ir.Value] = []
-        handed_out, numbers = HandedOut(HUGE), numbered(graph)
+        handed_out = HandedOut(HUGE)
         for place, body in enumerate(list(bodies(graph))):
             fields = Fields(body.graph, f".{place}" if place else "")
             decided = [*_decided(body, fields, rows or {}), *_overflowing(body, fields, casts)]
-            room = max(0, _MOST * 2 - sum(o.branch is None for o in self.outcomes))
-            for outcome, field in [*_branching(body, fields, numbers), *decided[:room]]:
+            room = max(0, _MOST * 2 - sum(not o.branch for o in self.outcomes))
+            for outcome, field in [*_branching(body, fields), *decided[:room]]:
                 self.outcomes.append(outcome)
                 found.append(handed_out(fields.least(field), body))
         graph.outputs.clear()
@@ -137,11 +137,13 @@ def has_conditions(model: ir.Model) -> bool:
     return any(n.op_type in known or controls(n) for g in graphs for n in walk(g))
 
 
-def _branching(body: Body, fields: Fields, numbers: Mapping[ir.Node, int]) -> Iterator[tuple[Outcome, ir.Value]]:
+def _branching(body: Body, fields: Fields) -> Iterator[tuple[Outcome, ir.Value]]:
     """The parts of one graph or body that may not run, and how far each is from running."""
     for node in [n for n in body.graph if controls(n)]:
-        for side, part, field in zip((True, False), parts_of(node, body, numbers), fields.of_parts(node), strict=False):
-            yield Outcome(part.node, side, False, branch=part), field
+        name = node.name or node.outputs[0].name or node.op_type
+        parts = ("then branch", "else branch") if node.op_type == "If" else ("loop body",)
+        for side, part, field in zip((True, False), parts, fields.of_parts(node), strict=False):
+            yield Outcome(name, side, False, branch=part), field
 
 
 def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> list[tuple[Outcome, ir.Value]]:
@@ -252,61 +254,6 @@ def _is_unbounded(node: ir.Node) -> bool:
     return node.op_type in _CHOICES and any(bool((np.abs(a) >= HUGE).all()) for a in numbers)
 
 
-_PARTS = {"then_branch": "then branch", "else_branch": "else branch", "body": "loop body"}
-
-
-@dataclass(frozen=True)
-class GraphPart:
-    """A branch or a loop body.
-
-    Attributes:
-        node: name of its If or Loop node, or of the first output where the node has none.
-        index: which If or Loop of the graph, in order, subgraphs included.
-        part: "then branch", "else branch" or "loop body".
-        inside: (index, part) of what it is nested in, outermost first.
-    """
-
-    node: str
-    index: int
-    part: str
-    inside: tuple[tuple[int, str], ...] = ()
-
-
 def controls(node: ir.Node) -> bool:
     """Whether a node has parts that may not run."""
     return node.op_type in ("If", "Loop") and node.domain in STANDARD
-
-
-def numbered(graph: ir.Graph) -> dict[ir.Node, int]:
-    """The nodes that control parts -> which of them each is, in order."""
-    return {node: place for place, node in enumerate(n for n in walk(graph) if controls(n))}
-
-
-def parts_of(node: ir.Node, body: Body, numbers: Mapping[ir.Node, int]) -> Iterator[GraphPart]:
-    """The parts of an If or Loop.
-
-    Args:
-        node: which.
-        body: the graph that it stands in.
-        numbers: of `numbered`.
-    """
-    inside = tuple((numbers[owner], _PARTS[name]) for _, owner, name in body.path if owner in numbers)
-    for part in ("then branch", "else branch") if node.op_type == "If" else ("loop body",):
-        yield GraphPart(node.name or node.outputs[0].name or node.op_type, numbers[node], part, inside)
-
-
-def forced(model: ir.Model, part: GraphPart) -> ir.Model:
-    """A copy of a graph in which the conditions on the way to a branch are constants, so that it always runs."""
-    copy = inlined(model)
-    nodes = list(numbered(copy.graph))
-    for index, name in (*part.inside, (part.index, part.part)):
-        node = nodes[index]
-        if node.op_type != "If":
-            continue
-        owner = node.graph
-        assert owner is not None
-        constant = ir.node("Constant", [], {"value": ir.tensor(np.array(name == "then branch"))})
-        constant.outputs[0].name = f"onnxtool.forced.{index}"
-        owner.insert_before(node, constant)
-        node.replace_input_with(0, constant.outputs[0])
-    return copy

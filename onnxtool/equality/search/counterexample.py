@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.difference import repeats
-from onnxtool.equality.rule.masked import Kept, kept_positions, steady_outputs
+from onnxtool.equality.rule.masked import kept_positions
 from onnxtool.equality.rule.movement import movements
 from onnxtool.equality.rule.noise import rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
@@ -26,10 +26,9 @@ from onnxtool.runtime.feeds import Feeds, flatten
 from onnxtool.runtime.runner import Runner
 
 FAILS = " (there it fails)"  # how what is said of an input ends that the candidate does not take
-_LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
 _LAST_BITS = 2.0**-20  # of the largest number of an output: 8 units in the last place
-# The comparison on one trial; of what counts only, where that is given (KeptPositions).
-Judge = Callable[[Trial, Kept | None], CompareReport]
+# The comparison on one trial; of positions that a mask lets through only, where these are given (KeptPositions).
+Judge = Callable[[Trial, np.ndarray | None], CompareReport]
 
 
 @dataclass
@@ -49,7 +48,6 @@ class Findings:
         searched: inputs were changed towards a larger difference.
         unreached: branches that no input ran.
         parts: branches that there are.
-        forced: branches that no input reached and that were equal when they were forced to run.
         informed: outputs of which some input told something.
         certified: both models are the same real function, so that they can differ by rounding alone.
     """
@@ -66,7 +64,6 @@ class Findings:
     searched: bool = False
     unreached: tuple[Branch, ...] = ()
     parts: int = 0
-    forced: int = 0
     informed: set[str] = field(default_factory=set)
     certified: bool = False
 
@@ -91,7 +88,6 @@ class Findings:
             limits=tuple(self.said),
             parts=self.parts,
             unreached=self.unreached,
-            forced=self.forced,
             searched=self.searched,
             complete=not seen.untried,
             seed=seed,
@@ -141,7 +137,7 @@ def judge_trials(
             )
             (into.rounding if by_rounding else into.said).append(trial.label)
             continue
-        if _only_at_masked(trial, judge, into.specs, reference, candidate):
+        if _only_at_masked(trial, judge, into.specs):
             into.masked.append(trial.label)
             continue
         if _excused(trial, report, reference, candidate, into.certified):
@@ -176,21 +172,9 @@ def _finite_in_one(trial: Trial, reference: Reference | None, candidate: Runner)
     return finite_in_one(trial.outputs, candidate.run(feeds))
 
 
-def _only_at_masked(
-    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Reference | None, candidate: Runner | None
-) -> bool:
+def _only_at_masked(trial: Trial, judge: Judge, specs: Sequence[TensorSpec]) -> bool:
     kept = kept_positions(specs, trial.feeds)
-    if kept is None or kept.all():
-        return False
-    if kept.any() and not judge(trial, Kept(kept)).differs:
-        return True
-    if reference is None or candidate is None or kept.shape[1] < _LONG_ENOUGH:
-        return False
-    try:
-        steady = steady_outputs(reference, run_as_reference(reference, candidate), specs, trial.feeds, kept)
-    except OnnxToolError:
-        return False
-    return any(s is not None and not s.all() for s in steady) and not judge(trial, Kept(kept, steady)).differs
+    return kept is not None and bool(kept.any() and not kept.all()) and not judge(trial, kept).differs
 
 
 def _is_last_bits(trial: Trial, report: CompareReport) -> bool:
@@ -247,7 +231,7 @@ def fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) -
         report = judge(trial, None)
     except OnnxToolError:
         return True
-    if not report.differs or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
+    if not report.differs or _only_at_masked(trial, judge, reference.inputs):
         return False
     return not _excused(trial, report, reference, candidate)
 

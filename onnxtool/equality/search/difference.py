@@ -1,13 +1,8 @@
-"""A last search: inputs are changed towards a larger difference between two models, within a time.
-
-Where it is known at which values the two begin to differ, inputs on which these differ are kept, and the rest of them
-is changed until an output differs too.
-"""
+"""A last search: inputs are changed towards a larger difference between two models, within a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,69 +15,15 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, flatten
 
-Score = tuple[float, float]  # compared from the left
 Run = Callable[[Feeds], Mapping[str, Any]]
 _RTOL, _ATOL = 1e-3, 1e-5
-_MOST_STEPS = {"quick": 500, "normal": 20_000, "thorough": 200_000}
-_BLIND = 20  # times fewer steps where nothing is known of the values inside
+_MOST_STEPS = {"quick": 25, "normal": 1000, "thorough": 10_000}
 _KEPT = 24  # best inputs that are changed further
-_SHARES = (0.1, 0.5, 0.9, 1.0)  # of an input's elements that a step changes
-_ROUNDED = 1e-6  # numbers as close as that are apart by rounding
-
-
-@dataclass(frozen=True)
-class BothModels:
-    """Two models that are run on the same inputs.
-
-    Attributes:
-        a, b: take A's inputs.
-        pairs: names in A and in B of values at which they begin to differ; both give them beside their outputs.
-        outputs: the names of A's own outputs, and of B's, where there are such values.
-    """
-
-    a: Run
-    b: Run
-    pairs: Sequence[tuple[str, str]] = ()
-    outputs: tuple[Collection[str], Collection[str]] = ((), ())
-
-    def distance(self, feeds: Feeds) -> tuple[Score, Mapping[str, Any]] | None:
-        """How far the outputs are apart, and in how many elements the inner values are; with A's outputs.
-
-        Returns:
-            None where A does not run, or gives nothing that proves anything and no inner values either.
-        """
-        try:
-            with np.errstate(all="ignore"):
-                left = self.a(feeds)
-        except OnnxToolError:
-            return None
-        outputs = {n: left[n] for n in self.outputs[0]} if self.pairs else left
-        tells = telling(outputs, TrialKind.SEARCH)
-        if not tells and not self.pairs:
-            return None
-        try:
-            right = self.b(feeds)
-        except OnnxToolError:
-            return None if self.pairs else ((np.inf, 0.0), outputs)
-        other = {n: right[n] for n in self.outputs[1]} if self.pairs else right
-        inner = sum(_unlike(np.asarray(left[x]), np.asarray(right[y])) for x, y in self.pairs)
-        return (largest_difference(outputs, other) if tells else 0.0, inner), outputs
-
-
-def _unlike(a: np.ndarray, b: np.ndarray) -> float:
-    """In how many elements; of floats, how far as well, so that a larger difference is a better one."""
-    if a.shape != b.shape:
-        return 1.0
-    if a.dtype.kind != "f":
-        return float((a != b).sum())
-    with np.errstate(all="ignore"):
-        off = np.abs(a.astype(np.float64) - b) / (np.abs(a) + np.abs(b) + 1e-30)
-    off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.nan_to_num(off, nan=1.0))
-    return float(off[off > _ROUNDED].sum())
 
 
 def search(
-    models: BothModels,
+    reference: Run,
+    candidate: Run,
     specs: Sequence[TensorSpec],
     starts: Sequence[Feeds],
     facts: GraphHints,
@@ -94,9 +35,9 @@ def search(
     """Try inputs, keep those of the largest distances, and change one of these at random, again and again.
 
     Args:
-        models: which are run.
+        reference, candidate: take the same inputs.
         specs: the inputs.
-        starts: inputs that A takes.
+        starts: inputs that the reference takes.
         facts: what is known of the inputs.
         budget: how long.
         fails: the verdict on one input; asked only where the difference is near the tolerance or beyond.
@@ -106,37 +47,42 @@ def search(
         An input on which `fails`; None when none was found.
     """
     generator = np.random.default_rng(seed + 11)
-    pool: list[tuple[Score, Feeds]] = []
+    pool: list[tuple[float, Feeds]] = []
     pending = list(starts)
-    for _ in range(len(pending) + _MOST_STEPS[budget.effort] // (1 if models.pairs else _BLIND)):
+    for _ in range(len(pending) + _MOST_STEPS[budget.effort]):
         if budget.left <= 0 or not (pending or pool):
             return None
-        before: Score | None = None
+        before = 0.0
         if pending:
             feeds = pending.pop(0)
         else:
             before, parent = pool[int(generator.integers(len(pool)))]
-            feeds = _partly(parent, mutated(specs, parent, facts, generator), generator)
-        found = models.distance(feeds)
+            feeds = mutated(specs, parent, facts, generator)
+        found = _distance(reference, candidate, feeds)
         if found is None:
             continue
         score, outputs = found
         trial = Trial("an input that the search came to", TrialKind.SEARCH, feeds, outputs)
-        if score[0] > 0.5 and fails(trial):
+        if score > 0.5 and fails(trial):
             return trial
-        if score[0] < np.inf and (before is None or score >= before or len(pool) < _KEPT):
+        if score < np.inf and (score >= before or len(pool) < _KEPT):
             pool = sorted([*pool, (score, feeds)], key=lambda item: item[0], reverse=True)[:_KEPT]
     return None
 
 
-def _partly(before: Feeds, after: Feeds, generator: np.random.Generator) -> Feeds:
-    """A share of the changes, so that what makes the inner values differ may stay."""
-    share = generator.choice(_SHARES)
-    made = {}
-    for name, x in after.items():
-        chosen = generator.random(np.shape(x)) < share
-        made[name] = np.where(chosen, x, before[name]).astype(x.dtype) if x is not before[name] else x
-    return made
+def _distance(reference: Run, candidate: Run, feeds: Feeds) -> tuple[float, Mapping[str, Any]] | None:
+    """How far the outputs are apart, with the reference's; None where it does not run, or gives nothing that tells."""
+    try:
+        with np.errstate(all="ignore"):
+            outputs = reference(feeds)
+    except OnnxToolError:
+        return None
+    if not telling(outputs, TrialKind.SEARCH):
+        return None
+    try:
+        return largest_difference(outputs, candidate(feeds)), outputs
+    except OnnxToolError:
+        return np.inf, outputs
 
 
 def largest_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:

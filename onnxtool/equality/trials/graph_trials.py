@@ -1,27 +1,21 @@
-"""Trials for two models of which one or both are ONNX graphs: facts read off them, branches watched, bodies forced."""
+"""Trials for two models of which one or both are ONNX graphs: facts read off them, conditions watched."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.reference import Reference
 from onnxtool.equality.search.branch_distance import reach
 from onnxtool.equality.search.conditions import (
     ConditionWatch,
-    GraphPart,
     Outcome,
-    forced,
     has_conditions,
     indexed_dims,
     narrowing_casts,
 )
-from onnxtool.equality.search.counterexample import Findings, judge_trials
 from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
 from onnxtool.equality.trials.sizes import dynamic_dims
@@ -30,13 +24,11 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.model.ir.queries import constant_array, walk
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, TrialKind
 from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
 
-Compare = Callable[[Runner, Runner, Feeds], CompareReport]
 _LONGEST = 1.0  # seconds that the reference may take for an input of another size, as the usual ones let expect
 
 
@@ -50,7 +42,7 @@ def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = 
 
 def reach_conditions(
     graphs: Mapping[str, ir.Model],
-    reference: Runner,
+    reference: Runner | None,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
     facts: GraphHints,
@@ -63,7 +55,8 @@ def reach_conditions(
 
     Args:
         graphs: by the model's name in reports.
-        reference: gives the outputs of new inputs; what it refuses is left out.
+        reference: gives the outputs of new inputs; what it refuses is left out. None where it cannot run any more: then
+            what only new inputs reach counts as not reached.
         specs: its inputs.
         runs: inputs tried so far, in its names; the usual ones first.
         facts: what is known of the inputs.
@@ -86,10 +79,13 @@ def reach_conditions(
             watch = ConditionWatch(graph, options, rows[name], casts[name])
         except OnnxToolError:
             continue
-        parts += sum(o.branch is not None for o in watch.outcomes)
+        parts += sum(bool(o.branch) for o in watch.outcomes)
         tried = [*runs, *(t.feeds for t in trials)]
         share = budget.part(1 / len(watched))
         found, missed[name] = reach(watch, specs, tried, dims, facts, share, seed=seed)
+        if reference is None:
+            missed[name] += [item.outcome for item in found]
+            continue
         for item in found:
             if pace is None:
                 began = time.perf_counter()
@@ -111,53 +107,6 @@ def reach_conditions(
     return trials, missed, parts
 
 
-def force_branches(
-    a: ir.Model,
-    b: ir.Model,
-    unreached: Sequence[GraphPart],
-    runs: Sequence[Feeds],
-    compare: Compare,
-    options: SessionOptions,
-    findings: Findings,
-) -> set[GraphPart]:
-    """Run branches that no input reaches, by making their conditions constant in both graphs, and compare.
-
-    Only where the two graphs have the same branches in the same order.
-
-    Returns:
-        Parts that were equal when forced. A difference goes into `findings`.
-    """
-    equal: set[GraphPart] = set()
-    if not _alike(a, b):
-        return equal
-    for part in unreached:
-        if part.part == "loop body":
-            continue
-        try:
-            left, right = (OnnxRunner.open(forced(g, part), options) for g in (a, b))
-        except OnnxToolError:
-            continue
-        for feeds in runs[:2]:
-            try:
-                outputs = left.run({n: feeds[n] for n in (s.name for s in left.inputs)})
-            except (OnnxToolError, KeyError):
-                continue
-            label = f"the {part.part} of {part.node!r} forced to run, which no input tried reaches"
-            trial = Trial(label, TrialKind.BRANCH, dict(feeds), outputs)
-            finite = all(np.isfinite(v).all() for v in outputs.values() if np.asarray(v).dtype.kind == "f")
-            if not finite:
-                continue
-            judge_trials([trial], partial(_judged, compare, left, right), Reference(left), right, findings)
-            if findings.failure is not None:
-                return equal
-            equal.add(part)
-    return equal
-
-
-def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> CompareReport:
-    return compare(a, b, trial.feeds)
-
-
 def unreached_parts(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str, ir.Model]) -> tuple[Branch, ...]:
     """Branches that nothing reached; of two graphs, the outcomes of their conditions too: behind one they may differ.
 
@@ -167,13 +116,8 @@ def unreached_parts(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str
         Branch(model, o.node, o.part)
         for model, left in missed.items()
         for o in left
-        if o.branch is not None or (len(graphs) == 2 and not o.beyond)
+        if o.branch or (len(graphs) == 2 and not o.beyond)
     )
-
-
-def _alike(a: ir.Model, b: ir.Model) -> bool:
-    kinds = [[n.op_type for n in walk(g.graph) if n.op_type in ("If", "Loop")] for g in (a, b)]
-    return kinds[0] == kinds[1] and bool(kinds[0])
 
 
 _MOST = 8  # rows of a table that are sought

@@ -102,16 +102,15 @@ def test_one_row_of_a_table_is_found(tmp_path: Path) -> None:
     assert not report.ok and report.counterexample is not None
 
 
-@pytest.mark.parametrize(("limit", "kind"), [("5000.0", ("values", "search")), ("1e30", ("branch",))])
-def test_weights_of_a_branch_that_is_rarely_taken(limit: str, kind: tuple[str, ...], tmp_path: Path) -> None:
-    body = BRANCH.format(limit=limit)
+def test_weights_of_a_branch_that_is_rarely_taken(tmp_path: Path) -> None:
+    body = BRANCH.format(limit="5000.0")
     a = saved(tmp_path, "a.onnx", graph(X8, body, w=WEIGHT))
     report = compare(a, saved(tmp_path, "b.onnx", graph(X8, body, w=ZEROED)))
-    assert not report.ok and report.counterexample is not None and report.counterexample.kind in kind
+    assert not report.ok and report.counterexample is not None and report.counterexample.kind == "values"
     assert compare(a, a).ok
 
 
-def test_a_branch_that_nothing_reaches_is_named_and_compared_by_force(tmp_path: Path) -> None:
+def test_a_branch_that_nothing_reaches_is_named(tmp_path: Path) -> None:
     # x*x is never below -1, whatever x is.
     body = """
         q = Mul(x, x)  s = ReduceSum <keepdims = 0> (q)  limit = Constant <value_float = -1.0> ()  c = Less(s, limit)
@@ -124,11 +123,12 @@ def test_a_branch_that_nothing_reaches_is_named_and_compared_by_force(tmp_path: 
     report = compare(a, same)
     assert report.ok and report.coverage is not None
     assert [u.part for u in report.coverage.unreached] == ["then branch", "then branch"]
-    assert report.coverage.forced == 1
-    assert any("equal where run" in line for line in report.warnings)
-    assert not compare(a, same, strict=True).ok
     other = saved(tmp_path, "b.onnx", graph(X8, body, w=ZEROED))
-    assert not compare(a, other).ok
+    differing = compare(a, other)  # which no run can show, and exact arithmetic does
+    assert (differing.verdict, differing.ok, differing.differs) == ("not tested", False, False)
+    for judged in (report, differing):
+        assert any("equal where run" in line for line in judged.warnings)
+    assert not compare(a, same, strict=True).ok
 
 
 def test_a_counterexample_is_kept_and_shows_the_difference_again(tmp_path: Path) -> None:
@@ -182,15 +182,14 @@ def test_what_shows_far_out_only_is_said() -> None:
     assert any("above 2^53" in warning for warning in report.warnings)
 
 
-def test_the_search_from_where_two_models_begin_to_differ_finds_a_coarser_formula() -> None:
+def test_the_search_towards_a_larger_difference_finds_a_coarser_formula() -> None:
     """A variance by squares, which is not far out where all columns are moved together."""
     head, axis = "g (float[b,4] x) => (float[b,1] y)", "a = Constant <value_ints = [1]> ()  m = ReduceMean(x, a)  "
     right = "d = Sub(x, m)  s = Mul(d, d)  y = ReduceMean(s, a)"
     wrong = "s = Mul(x, x)  e = ReduceMean(s, a)  q = Mul(m, m)  v = Sub(e, q)  z = Constant <value_float = 0.0> ()  "
     report = compare(graph(head, axis + right), graph(head, axis + wrong + "y = Max(v, z)"))
     assert report.verdict == "different"
-    assert report.certificate is not None
-    assert report.certificate.differing
+    assert report.counterexample is not None and report.counterexample.kind == "search"
 
 
 def test_a_failure_without_rows_is_said_and_another_shape_is_a_difference(tmp_path: Path) -> None:

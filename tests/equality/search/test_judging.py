@@ -74,7 +74,7 @@ def judged(
         check = EquivalenceCheck(Tolerance(), own=own)
         pair = [one.outputs["y"], candidate.run(one.feeds)["y"]]
         if kept is not None:
-            pair = [np.where(kept.positions, y, 0) for y in pair]
+            pair = [np.where(kept, y, 0) for y in pair]
         check.add(one.feeds, *({"y": y} for y in pair))
         return check.report()
 
@@ -220,7 +220,7 @@ def test_a_search_ends_at_no_difference_that_is_excused(kind: TrialKind, monkeyp
     def judge(one: Trial, kept: Any) -> CompareReport:
         check = EquivalenceCheck(Tolerance())
         pair = [r.run(one.feeds)["y"] for r in (SAME, last)]
-        check.add(one.feeds, *({"y": y if kept is None else np.where(kept.positions, y, 0)} for y in pair))
+        check.add(one.feeds, *({"y": y if kept is None else np.where(kept, y, 0)} for y in pair))
         return check.report()
 
     last = Runner(lambda x: x + np.eye(4, dtype=np.float32)[3])

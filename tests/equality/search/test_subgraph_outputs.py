@@ -39,7 +39,7 @@ def graph(body: str) -> ir.Model:
 def distance(model: ir.Model, value: float, name: str = "inner") -> float:
     watch = ConditionWatch(model, SessionOptions())
     found = watch.distances({"x": np.full((3, 4), value, np.float32)})
-    (place,) = [i for i, o in enumerate(watch.outcomes) if name in o.node and o.side and o.branch is None]
+    (place,) = [i for i, o in enumerate(watch.outcomes) if name in o.node and o.side and not o.branch]
     return float(found[place])
 
 
