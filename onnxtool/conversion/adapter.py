@@ -126,6 +126,17 @@ class Adapter(ABC):
             UnsupportedError: an operator or feature that the exporter does not have.
         """
 
-    def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:  # noqa: ARG002
-        """The same by another exporter, after the first one's graph failed the proof; None where there is no other."""
+    def export_otherwise(
+        self,
+        model: SourceModel,  # noqa: ARG002
+        options: ConvertOptions,  # noqa: ARG002
+        other_side: Mapping[str, np.ndarray] | None = None,  # noqa: ARG002
+    ) -> ir.Model | None:
+        """The same by another exporter, after the first one's graph failed the proof; None where there is no other.
+
+        Args:
+            model: the source.
+            options: as of `export`.
+            other_side: given where `model.blamed` names a line for these inputs: the same exporter may do, from there.
+        """
         return None

@@ -21,10 +21,14 @@ from onnxtool.model import io
 from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 SPILL = 32_000_000
+_BY_TRACING = "exported by the TorchScript exporter"  # such a note says what the other one failed for
+_BY_TRACING = "exported by the TorchScript exporter"  # such a note says what the other one failed for
+_FROM_THERE = "exported at sizes that take the other side of a comparison, which serves both"
 _LITTLE = 60.0  # dB: a difference of a thousandth of the output is no other branch
 
 
@@ -78,33 +82,41 @@ class ExportAttempts:
             found = cleaned_up(graph, proof, self.model.notes)
         except (InputError, UnsupportedError, VerdictError) as error:
             failure = error
-        if found is not None and (found[1].ok or _blamed(self.model, proof)):
+        if found is not None and found[1].ok:
             return (*found, proof)
-        second = self._otherwise(failure) if self.stays else None
-        if second is not None:
-            return second
+        _, other_side = _blamed(self.model, proof)
+        ways = [*([other_side] if other_side else []), *([] if other_side and found else [None])]
+        for way in ways if self.stays else ():
+            second = self._otherwise(failure, way)
+            if second is not None:
+                return second
         if found is None:
             assert failure is not None
             raise failure
         return (*found, proof)
 
-    def _otherwise(self, failure: OnnxToolError | None) -> tuple[ir.Model, CompareReport, SourceProof] | None:
-        """What another exporter makes of the source; None where there is none, or its graph fails too."""
-        kept = list(self.model.notes)
+    def _otherwise(
+        self, failure: OnnxToolError | None, other_side: Feeds | None
+    ) -> tuple[ir.Model, CompareReport, SourceProof] | None:
+        """What another exporter makes of the source, or the same one at other sizes; None where that fails too."""
+        kept, before = list(self.model.notes), dict(vars(self.model))
         try:
             with guarded("exporting the model", self.opened.size, declared_bytes(self.model.inputs), self.pace):
-                other = self.adapter.export_otherwise(self.model, self.options)
+                given = (other_side,) if other_side else ()
+                other = self.adapter.export_otherwise(self.model, self.options, *given)
             if other is not None:
                 align(other, self.model.inputs, self.model.outputs)
                 proof = self.observed(other)
                 graph, report = cleaned_up(other, proof, self.model.notes)
                 if report.ok:
                     why = f": {failure}" if failure is not None else " on some inputs"
-                    self.model.notes.append(f"the first exporter's graph differs from the source{why}")
+                    first = f"the first exporter's graph differs from the source{why}"
+                    self.model.notes.append(_FROM_THERE if other_side else first)
                     return graph, report, proof
         except OnnxToolError:
             pass
         self.model.notes[:] = kept
+        vars(self.model).update(before)
         return None
 
 
@@ -118,14 +130,14 @@ def _refuse_unproven(model: SourceModel, name: str, tried: Sequence[Mapping[str,
         raise UnsupportedError(
             f"{name}: {what}, and no input tried takes its other side: {places[0]}{more}. Rewrite it with torch.where "
             "or torch.cond, save the module as TorchScript (torch.jit.script), or give --sample FILE.npz with inputs "
-            "of both sides."
+            f"of both sides.{''.join(f' {n[0].upper()}{n[1:]}' for n in model.notes if n.startswith(_BY_TRACING))}"
         )
 
 
 def refuse_blamed(model: SourceModel, proof: SourceProof, name: str) -> None:
     """Raises UnsupportedError where the outputs differ because the exporter took one side of a branch for good."""
     failure = proof.further.findings.failure if proof.further is not None else None
-    place = _blamed(model, proof)
+    place, _ = _blamed(model, proof)
     if place:
         where = f"; with {failure.label} the outputs differ" if failure is not None else ""
         raise UnsupportedError(
@@ -154,12 +166,14 @@ def release(model: SourceModel) -> None:
     gc.collect()  # exporters leave cycles that hold the weights
 
 
-def _blamed(model: SourceModel, proof: SourceProof) -> str:
-    """The line at which the exporter took another side than the inputs that differ need."""
+def _blamed(model: SourceModel, proof: SourceProof) -> tuple[str, Feeds]:
+    """The line at which the exporter took another side than inputs that differ need, and these; "" and none."""
     findings = proof.further.findings if proof.further is not None else None
     if findings is None or findings.failure is None:
         inputs = [p.feeds for p in proof.probes]
     else:  # as it was tried: a failure is made smaller, by which it may come to the other side
         tried = [t.feeds for t in findings.observed.trials if t.label == findings.failure.label]
         inputs = tried or [findings.failure.feeds]
-    return next(filter(None, map(model.blamed, inputs)), "")
+    found = [(place, feeds) for feeds in inputs if (place := model.blamed(feeds))]
+    # At small sizes other decisions come to another end, too.
+    return max(found, key=lambda pair: sum(a.size for a in pair[1].values()), default=("", {}))

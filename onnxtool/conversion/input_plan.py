@@ -16,9 +16,16 @@ from onnxtool.model.spec import Dim, TensorSpec
 from onnxtool.options.convert import ConvertOptions
 
 # Arguments with these names hold token numbers or positions in every common model family.
-_INTEGER_NAMES = re.compile(r"(^|_)(ids|indices|tokens|positions)$|^(attention_mask|pixel_mask|idx|token_type)$")
+_INTEGER_NAMES = re.compile(
+    r"(^|_)(ids|indices|tokens|positions)$|^(attention_mask|pixel_mask|padding_mask|idx|token_type)$"
+)
 
 Call = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def holds_integers(name: str) -> bool:
+    """Whether an argument of this name holds token numbers, positions or a mask."""
+    return _INTEGER_NAMES.search(name) is not None
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ def plan_inputs(
                 notes.append(f"{name}: the sample's {array.dtype} taken as {dtype}, as the weights; see --input-dtype")
             specs.append(TensorSpec(name, dtype, array.shape))
             continue
-        dtype = dtypes.integer if _INTEGER_NAMES.search(name) else dtypes.floating
+        dtype = dtypes.integer if holds_integers(name) else dtypes.floating
         guessed.add(name)
         specs.append(TensorSpec(name, dtype, None))
     if sample and not options.input_shapes:

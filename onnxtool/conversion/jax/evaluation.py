@@ -84,6 +84,10 @@ class Evaluation:
         name, params = equation.primitive.name, equation.params
         if name in _CALLS:
             return self(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], *inputs)
+        if name == "custom_linear_solve":  # how it is solved; the rest is for derivatives
+            sizes, solve = params["const_lengths"], params["jaxprs"].solve
+            first = sizes.matvec + sizes.vecmat
+            return self(solve, *inputs[first : first + sizes.solve], *inputs[sum(sizes) :])
         if name == "cond":
             return list(_choice([partial(self, branch) for branch in params["branches"]], *inputs))
         if name == "scan":

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+_MOST_ROWS = 16  # of a matrix, with some twenty nodes for each
+
 
 def _bind(equation: Any, *inputs: Any, **changed: Any) -> Any:
     """The step as it is, with some of its options changed."""
@@ -247,6 +249,52 @@ def _convolution(equation: Any, x: Any, kernel: Any) -> Any:
     return _bind(equation, x, kernel, padding=((0, 0),) * len(pads))
 
 
+def _lu(equation: Any, a: Any) -> Any:
+    """Elimination of batches [..., m, n], in which the largest of a column leads, the first of equal ones.
+
+    Returns:
+        Both factors in one, [..., m, n], the rows that were swapped and where each row came from.
+
+    Source: Golub and Van Loan, "Matrix Computations", 4th edition, section 3.4.1.
+    """
+    rows, columns = a.shape[-2:]
+    if a.ndim == 2 or not all(isinstance(n, int) and n <= _MOST_ROWS for n in (rows, columns)):
+        return _bind(equation, a)
+    places, swapped = np.arange(rows, dtype=np.int32), []
+    order = jnp.broadcast_to(places, a.shape[:-1])
+    for k in range(min(rows, columns)):
+        best = jnp.argmax(jnp.where(places >= k, jnp.abs(a[..., k]), -1), -1).astype(np.int32)
+        swapped.append(best)
+        chosen, own = places == best[..., None], places == k
+
+        def swap(x: Any, chosen: Any = chosen, own: Any = own, k: int = k) -> Any:
+            shape = (*chosen.shape, *[1] * (x.ndim - chosen.ndim))
+            lead = jnp.sum(jnp.where(chosen.reshape(shape), x, 0), chosen.ndim - 1, x.dtype, keepdims=True)
+            first = lax.slice_in_dim(x, k, k + 1, axis=chosen.ndim - 1)
+            return jnp.where(own.reshape(shape[chosen.ndim - 1 :]), lead, jnp.where(chosen.reshape(shape), first, x))
+
+        a, order = swap(a), swap(order)
+        column, below = a[..., k : k + 1], (places > k)[:, None]
+        pivot = column[..., k : k + 1, :]
+        factor = jnp.where(below, column / jnp.where(pivot == 0, 1, pivot), 0)
+        later = np.arange(columns) > k
+        a = jnp.where(below & (np.arange(columns) == k), factor, a - jnp.where(later, factor * a[..., k : k + 1, :], 0))
+    return [a, jnp.stack(swapped, -1), order]
+
+
+def _cholesky(equation: Any, a: Any) -> Any:
+    """The lower factor of symmetric matrices [..., n, n], column by column."""
+    size = a.shape[-1]
+    if all(isinstance(n, int) for n in a.shape) or not isinstance(size, int) or size > _MOST_ROWS:
+        return _bind(equation, a)
+    columns = []
+    for k in range(size):
+        column = a[..., k : k + 1] / jnp.sqrt(a[..., k : k + 1, k : k + 1])
+        columns.append(jnp.where((np.arange(size) >= k)[:, None], column, 0))
+        a = a - columns[-1] * jnp.swapaxes(columns[-1], -1, -2)
+    return jnp.concatenate(columns, -1)
+
+
 STEPS: dict[str, Callable[..., Any]] = {
     "lgamma": _lgamma,
     "digamma": _digamma,
@@ -264,6 +312,8 @@ STEPS: dict[str, Callable[..., Any]] = {
     "dot_general": _dot_general,
     "cumprod": _running(jnp.prod, 1),
     "cumlogsumexp": _running(_logarithm_of_sum, -np.inf),
+    "lu": _lu,
+    "cholesky": _cholesky,
     "pad": _pad,
     "reduce_window": _window,
     "reduce_window_max": _window,

@@ -12,6 +12,7 @@ from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.runtime.feeds import Feeds
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -84,13 +85,15 @@ class PyTorchAdapter(Adapter):
         assert isinstance(model, TorchModel)
         return export(model, options)
 
-    def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:
-        """With TorchScript's exporter, where torch.export's wrote a graph that fails the proof."""
+    def export_otherwise(
+        self, model: SourceModel, options: ConvertOptions, other_side: Feeds | None = None
+    ) -> ir.Model | None:
+        """At other sizes or with TorchScript's exporter, where torch.export's wrote a graph that fails the proof."""
         from onnxtool.conversion.pytorch.export import export_otherwise
         from onnxtool.conversion.pytorch.model import TorchModel
 
         assert isinstance(model, TorchModel)
-        return export_otherwise(model, options)
+        return export_otherwise(model, options, other_side)
 
 
 def form_of(source: Source, options: ConvertOptions) -> str | None:

@@ -19,7 +19,7 @@ from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
 from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators, rounding_of
 from onnxtool.conversion.pytorch.exported_program import dim_labels, relabel
-from onnxtool.conversion.pytorch.guards import recorded_guards
+from onnxtool.conversion.pytorch.guards import fixing_line, recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
 from onnxtool.conversion.pytorch.patches import fourier
 from onnxtool.conversion.pytorch.patches.traced_operators import OF_MODULES
@@ -29,6 +29,7 @@ from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.runtime.feeds import Feeds
 
 # What torch.export's exporter can write: it begins at the opset its operator library is written in.
 DYNAMO_OPSETS = (18, 23)
@@ -68,12 +69,15 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
     return graph
 
 
-def export_otherwise(model: TorchModel, options: ConvertOptions) -> ir.Model | None:
-    """With TorchScript's exporter, after the graph of torch.export's failed the proof.
+def export_otherwise(model: TorchModel, options: ConvertOptions, other_side: Feeds | None) -> ir.Model | None:
+    """After the graph of torch.export's failed the proof: at sizes that take the other side of a comparison, which may
+    serve both (padding by what may be nothing); or with TorchScript's exporter.
 
     Returns:
         None where the first was TorchScript's own, the user chose one, or this one fails.
     """
+    if other_side is not None:
+        return export(model, options) if model.sample_at(other_side) else None
     opset = target_opset(options, TORCHSCRIPT_OPSETS[1])
     if model.program is not None or model.guards is None or options.exporter != "auto":
         return None
@@ -142,6 +146,10 @@ def _dynamo(model: TorchModel, request: ExportRequest) -> ir.Model:
     flat, inputs = model.flat(), model.trace_inputs()
     try:
         return _captured(model, flat, inputs, shapes, request)
+    except blame.FixedDimError as error:
+        if not model.fix_usual_dim(error):
+            raise
+        return _dynamo(model, request)
     except Exception as error:
         if not named or not blame.is_constraint(error):
             raise
@@ -168,10 +176,7 @@ def _captured(
     for node, spec in zip(_placeholders(program), model.inputs, strict=False):
         for symbol, dim in zip(node.meta["val"].shape, spec.shape or (), strict=True):
             if isinstance(dim, str) and isinstance(symbol, int):
-                raise UnsupportedError(
-                    f"the model fixes the dim {dim!r} of input {spec.name!r} to {symbol}. "
-                    "Give that number in --input-shape."
-                )
+                raise blame.FixedDimError(spec.name, dim, symbol, fixing_line(guards, symbol))
             if isinstance(dim, str):
                 labels.setdefault(str(symbol), dim)
     model.decided(guards, labels)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import traceback
 from pathlib import Path
 
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, UnsupportedError
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)(?:\n\s+(\S.*))?')
 _UNKNOWN = (
@@ -13,10 +14,23 @@ _UNKNOWN = (
     re.compile(r"Exporting the operator '([\w:]+)' to ONNX"),
     re.compile(r"unrecognized namespace ([\w:]+)"),
 )
+# Files through which any export goes; and those of Python itself.
+_EXPORTERS = re.compile(r"/(torch|onnxscript|onnx_ir|onnxtool)/|/lib/python3[.\d]*/(?!site-packages)|^<")
 _OVERLOAD = re.compile(r"OpOverload\(op='([\w.]+)', overload='(\w+)'\)")
 # Namespaces of operators that torch itself brings.
 BUILT_IN = {"aten", "prims", "prim", "quantized", "quantized_decomposed", "higher_order", "torchvision", "torchaudio"}
 _RELATION = re.compile(r"^\s*(\w+) = (?!Dim\()(.+)$", re.MULTILINE)
+
+
+class FixedDimError(UnsupportedError):
+    """A dim that should be dynamic is a number to the model."""
+
+    def __init__(self, name: str, dim: str, size: int, line: str) -> None:
+        self.dim, self.place = dim, f" ({line})" if line else ""
+        super().__init__(
+            f"the model fixes the dim {dim!r} of input {name!r} to {size}{self.place}. Give that number in "
+            "--input-shape."
+        )
 
 
 def chain(error: BaseException) -> list[BaseException]:
@@ -108,7 +122,9 @@ def reason(error: BaseException) -> str:
 
 
 def where(error: BaseException) -> str:
-    """The last line of the user's own code that an exporter's message names: " (net.py line 12: if x.sum() > 0:)"."""
+    """The last line of the user's own code that an exporter's message names, or that it came through:
+    " (net.py line 12: if x.sum() > 0:)".
+    """
     for link in reversed(chain(error)):
         text = str(link)
         start = max(text.find("The following call raised this error"), text.find("User code traceback"), 0)
@@ -116,4 +132,8 @@ def where(error: BaseException) -> str:
             if "/torch/" not in file and "/onnxtool/" not in file and not file.startswith("<"):
                 shown = f": {code.strip()}" if code else f", in {function}"
                 return f" ({Path(file).name} line {line}{shown})"
+    for link in reversed(chain(error)):
+        for frame in reversed(traceback.extract_tb(link.__traceback__)):
+            if not _EXPORTERS.search(frame.filename):
+                return f" ({Path(frame.filename).name} line {frame.lineno}: {frame.line})"
     return ""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from onnxtool.conversion.pytorch.traced_branches import place_text
 
 _TORCH = str(Path(torch.__file__).parent)
 _LARGEST = 1100  # sizes are tried one by one up to here, then in steps that double
@@ -57,6 +60,12 @@ class Guard:
             return bool(value) if value.is_Boolean or value in (True, False) else None
         except Exception:  # expressions differ from version to version
             return None
+
+
+def fixing_line(guards: Sequence[Guard], size: int) -> str:
+    """The line that made a number of a size: "net.py line 12: for i in range(x.shape[1]):"; "" for none."""
+    made = (g for g in guards if re.fullmatch(rf"Eq\(\w+, {size}\)", g.text) and g.file)
+    return next((place_text((g.file, g.line)) for g in made), "")
 
 
 _EXPORTER = "/onnxtool/conversion/pytorch/export.py"

@@ -21,7 +21,8 @@ from onnxtool.conversion.pytorch.exported_program import load_exported_program, 
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
 from onnxtool.conversion.pytorch.sentence_transformers import load_embedding_model
 from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
-from onnxtool.conversion.pytorch.transformers import box_places, is_pretrained, load_pretrained, made_ready
+from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
+from onnxtool.conversion.pytorch.usual_inputs import usual_domains
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError, first_line, needs_extra
 from onnxtool.model.domains import Domain
@@ -85,7 +86,7 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
             loaded = _load_saved(source, options)
     if loaded.program is None and is_pretrained(loaded.module):
         loaded.shapes = loaded.shapes or made_ready(loaded.module, loaded.notes)
-        loaded.domains = box_places(loaded.module)
+        loaded.domains = usual_domains(loaded.module)
     _to_eval(loaded)
     _widen(loaded, options)
     return loaded

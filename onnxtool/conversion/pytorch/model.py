@@ -17,6 +17,7 @@ from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.input_plan import InputPlan
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
+from onnxtool.conversion.pytorch.export_errors import FixedDimError
 from onnxtool.conversion.pytorch.exported_program import plan_program
 from onnxtool.conversion.pytorch.float64_reference import in_float64
 from onnxtool.conversion.pytorch.guards import Guard
@@ -32,13 +33,14 @@ from onnxtool.conversion.pytorch.tensors import (
     to_torch,
 )
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
+from onnxtool.conversion.pytorch.usual_inputs import main_names, usual_dims
 from onnxtool.conversion.source import Source
 from onnxtool.equality.search.difference import largest_difference
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
-from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
+from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.worker.isolation import guarded, memory_bounded
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
@@ -47,6 +49,8 @@ from onnxtool.runtime.worker.isolation import guarded, memory_bounded
 _FIRST_BATCH = 2
 _COUNT = Domain(1, 5)  # for integers, where a model refuses zeros: lengths of sequences and the like
 _LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0), (4096, 320), (4096, 0))
+# Of a short recording one step is left, and a size of 1 is a constant.
+_LEAST = {"samples": 4096}
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
@@ -72,6 +76,7 @@ _REMEMBERS = (
     "the model keeps something of the first input that it runs on ({}), and its later results depend on that. An ONNX "
     "file cannot do that; make what it remembers a buffer that is set before the conversion, or an input."
 )
+_FIXED = "exported for a {} of {}, since the model makes a number of it{}; another one: --input-shape {}"
 _ON_DTYPES = re.compile(r"dtype|scalar type|boolean|\bBool\b|\bLong\b|\bInt\b")
 
 
@@ -102,6 +107,7 @@ class TorchModel(LayeredModel):
         random: it draws random numbers when it runs.
         guards: comparisons of sizes that the exporter decided for good.
         numbers: what the last run gave that is a number and no tensor.
+        usual_dims: sizes for dims that nobody asked to be dynamic, should the model fix them.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -120,6 +126,7 @@ class TorchModel(LayeredModel):
     random: bool = False
     guards: DecidedSizes | None = None
     numbers: list[str] = field(default_factory=list)
+    usual_dims: Mapping[str, int] = field(default_factory=dict)
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -133,16 +140,19 @@ class TorchModel(LayeredModel):
             UsageError: shapes are missing or do not fit the signature.
             InputError: the model fails on inputs of the shapes given.
         """
+        usual: Mapping[str, int] = {}
         if loaded.program is not None:
             plan = plan_program(loaded.program, options)
         else:
-            named_main = {"", "inputs_embeds", getattr(loaded.module, "main_input_name", "")} & {*options.input_shapes}
+            named_main = {"", "inputs_embeds", *main_names(loaded.module)} & {*options.input_shapes}
             if loaded.shapes and not named_main and options.sample is None:
                 options = replace(options, input_shapes={**loaded.shapes, **options.input_shapes})
+                usual = usual_dims(loaded.module)
             whole = dict.fromkeys(loaded.domains.keys() & options.input_shapes, np.dtype(np.int64))
             options = replace(options, input_dtypes={**whole, **options.input_dtypes})
             plan = plan_inputs(loaded.module, options, loaded.notes)
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program, loaded.domains or None)
+        model.usual_dims = usual
         try:
             model.state = ModuleState(model.module)
             loaded_first = AsLoaded(model.module)
@@ -188,6 +198,33 @@ class TorchModel(LayeredModel):
         if places and not self.advice:
             listed = ", ".join(list(places)[:3])
             self.advice = f"torch.export decides comparisons of sizes for good ({listed}): see whether one is to blame"
+
+    def fix_usual_dim(self, error: FixedDimError) -> bool:
+        """Give a dim that the model makes a number of its usual size, and say so; False where it has none."""
+        size = self.usual_dims.get(error.dim)
+        if size is None:
+            return False
+        specs = tuple(
+            replace(s, shape=tuple(size if d == error.dim else d for d in s.shape or ())) for s in self.inputs
+        )
+        shape = ",".join("N" if d == error.dim else str(d) for d in self.inputs[0].shape or ())
+        option = f"{self.inputs[0].name}:{shape}"
+        self.plan, self.inputs = replace(self.plan, specs=specs), specs
+        self.sample = random_feeds(specs, 0, dims=trace_sizes(specs, *_LENGTHS[0]), domains=self.feeds_hint)
+        self._forward(self.sample)
+        self.notes.append(_FIXED.format(error.dim, size, error.place, option))
+        return True
+
+    def sample_at(self, feeds: Feeds) -> bool:
+        """Take sizes of some inputs to trace with; False where one of them would be taken for a constant."""
+        dims = [(d, n) for s in self.inputs for d, n in zip(s.shape or (), feeds[s.name].shape, strict=True)]
+        first = {s.shape[0] for s in self.inputs if s.shape}
+        sizes = {d: max(n, _FIRST_BATCH) if d in first else n for d, n in dims if isinstance(d, str)}
+        if 1 in sizes.values():
+            return False
+        self.sample = random_feeds(self.inputs, 0, dims=sizes, domains=self.feeds_hint)
+        self._forward(self.sample)
+        return True
 
     def blamed(self, feeds: Mapping[str, np.ndarray]) -> str:
         """The line at which the exporter took another side than these inputs need; "" for none."""
@@ -393,7 +430,7 @@ def trace_sizes(specs: Sequence[TensorSpec], base: int, step: int) -> dict[str, 
             for axis, dim in enumerate(spec.shape or ()):
                 if not isinstance(dim, str) or dim in sizes or (axis == 0) != axis_zero:
                     continue
-                sizes[dim] = batch if axis_zero else length
+                sizes[dim] = batch if axis_zero else max(length, _LEAST.get(dim, 0))
                 batch, length = (batch + 1, length) if axis_zero else (batch, length + step)
     return sizes
 

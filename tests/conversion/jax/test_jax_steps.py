@@ -114,6 +114,27 @@ def test_images_of_dynamic_sizes(tmp_path: Path) -> None:
     check(images, tmp_path, ("batch", "height", "width", 2), RANDOM, RANDOM[:1, :6, :5], RANDOM[:, :5, :6])
 
 
+def matrices(x: Any) -> Any:
+    """Batches, of which the last has its largest numbers off the diagonal."""
+    return {
+        "solution": jnp.linalg.solve(x, x[..., :1]),
+        "determinant": jnp.linalg.det(x),
+        "root": jnp.linalg.cholesky(x @ jnp.swapaxes(x, -1, -2) + jnp.eye(3)),
+    }
+
+
+def test_linear_systems_of_batches(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).normal(size=(3, 3, 3)).astype(np.float32) + 3 * np.eye(3, dtype=np.float32)[[2, 0, 1]]
+    converted = onnxtool.convert(
+        matrices, tmp_path / "m.onnx", input_shapes={"x": ("batch", 3, 3)}, verify_result=False
+    )
+    assert converted.written
+    for rows in (x, x[2:], x[:, ::-1].copy(), np.zeros_like(x[:1]) + np.eye(3, dtype=np.float32)):
+        found = OnnxRunner.open(tmp_path / "m.onnx").run({"x": rows})
+        for name, expected in matrices(jnp.asarray(rows)).items():
+            np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_the_function_runs_in_float64() -> None:
     from onnxtool.conversion.jax.evaluation import evaluate_in_float64
 

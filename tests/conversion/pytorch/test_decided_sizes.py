@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 import sympy
 import torch
@@ -29,6 +30,16 @@ class Longer(torch.nn.Module):
         if x.shape[1] > self.limit:
             return x + x if self.same else x * 3
         return x * 2
+
+
+class Padded(torch.nn.Module):
+    """To a multiple of four, which may be by nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rest = -x.shape[1] % 4
+        if rest:
+            x = torch.nn.functional.pad(x, (0, 0, 0, rest))
+        return x.reshape(x.shape[0], -1, 16).sum(1)
 
 
 class Checked(torch.nn.Module):
@@ -105,6 +116,18 @@ class _Expression:
 
     def subs(self, sizes: dict[str, int]) -> object:
         return type("Truth", (), {"is_Boolean": True, "__bool__": lambda _: sizes["s1"] > 10})()
+
+
+def test_a_side_that_serves_both_is_found(tmp_path: Path) -> None:
+    """The first sizes are of 16 tokens, of which nothing is padded."""
+    report = onnxtool.convert(Padded(), tmp_path / "m.onnx", input_shapes=SHAPES, effort="quick")
+    assert report.ok
+    assert any("the other side of a comparison, which serves both" in note for note in report.notes)
+    session = ort.InferenceSession(tmp_path / "m.onnx")
+    for length in (1, 4, 7, 16):
+        x = np.random.default_rng(length).normal(size=(3, length, 4)).astype(np.float32)
+        (found,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(found, Padded()(torch.from_numpy(x)), rtol=1e-5, atol=1e-5)
 
 
 def decided(file: str, line: int = 1, direct: bool = True) -> DecidedSizes:

@@ -20,9 +20,11 @@ from onnxtool.conversion.patches import Patch, correct
 from onnxtool.conversion.pytorch.patches import (
     floor_division,
     fourier,
+    growing_tables,
     padded_encoder,
     projected_lstm,
     removed_inputs,
+    sizes,
     traced_operators,
     translations,
 )
@@ -193,6 +195,54 @@ class MasksWhatFollows(nn.Module):
         return self.inner(x, x[:, :2], tgt_mask=mask)  # type: ignore[no-any-return]
 
 
+class GrowingPositions(nn.Module):
+    """A table of four positions, made as transformers makes M2M100's, for a sequence of five."""
+
+    embedding_dim = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.make_weights(4, 8)
+
+    def make_weights(self, count: int, width: int, padding: int | None = None) -> None:
+        self.weights = nn.Buffer(self.get_embedding(count, width, padding), persistent=False)
+
+    @staticmethod
+    def get_embedding(count: int, width: int, padding: int | None = None) -> torch.Tensor:
+        return torch.sin(torch.arange(count).float()[:, None] * torch.exp(-torch.arange(width).float()) * 400)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > self.weights.size(0):
+            self.make_weights(x.shape[1], 8)
+        return x + self.weights[: x.shape[1]]
+
+
+class GrowingDistances(nn.Module):
+    """Likewise of distances, as Conformers have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = GrowingPositions()
+        self.pe = nn.Buffer(self.extend_pe(torch.zeros(1, 4)), persistent=False)
+
+    def extend_pe(self, x: torch.Tensor, pe: torch.Tensor | None = None) -> torch.Tensor:
+        if pe is not None and pe.size(1) >= x.size(1) * 2 - 1:
+            return pe
+        places = torch.arange(1 - x.shape[1], x.shape[1])[:, None].float()
+        return torch.cos(places * torch.exp(-torch.arange(8).float()) * 400)[None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.pe = self.extend_pe(x, self.pe)
+        middle = self.pe.size(1) // 2
+        beside = self.pe[:, middle - x.shape[1] + 1 : middle + x.shape[1]]
+        return self.positions(x) + beside.mean(1, keepdim=True)  # type: ignore[no-any-return]
+
+
+def counts_rows(x: torch.Tensor) -> torch.Tensor:
+    """Of two rows with which it is followed, and of four."""
+    return x * len(x) + min(x.shape[0], 3) + 10 * max(3, x.shape[0]) + max(len([1, 2]), x.dim())
+
+
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
 GAMMAS = np.array([[0.0, 0.001, 0.4, 0.5, 1.0, 1.4616], [2.0, 5.5, 300.0, -0.3, -2.5, -7.01]], np.float32)
 SHARES = np.array([[-1.0, -0.999, -0.9, -0.3, -1e-6, 0.0], [1e-3, 0.5, 0.99, 0.99999, 1.0, 0.7]], np.float32)
@@ -246,6 +296,13 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(43, torch.lgamma, GAMMAS),
         translated(44, torch.digamma, GAMMAS),
         translated(40, lambda x: torch.linalg.cholesky(x[:, :, None] * x[:, None] + torch.eye(6))),
+        translated(45, lambda x: x + torch.ops.aten._is_all_true(x > -100) - torch.ops.aten._is_all_true(x > 0) * 2.0),
+        translated(46, lambda x: x.repeat_interleave(x.shape[0], 0) + x.repeat_interleave(2, -1)[:1, :6]),
+        (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),
+        (
+            growing_tables.PATCH,
+            lambda folder: agrees(GrowingDistances(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),
+        ),
         (fourier.PATCH, lambda folder: agrees(Computes(writes_complex), X, folder, "dynamo")),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (

@@ -15,7 +15,8 @@ import torch
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.pytorch.adapter import form_of
-from onnxtool.conversion.pytorch.transformers import made_ready, usual_shapes
+from onnxtool.conversion.pytorch.transformers import made_ready
+from onnxtool.conversion.pytorch.usual_inputs import usual_shapes
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.options.convert import ConvertOptions

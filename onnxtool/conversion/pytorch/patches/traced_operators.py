@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.pytorch.patches import padded_encoder, projected_lstm
+from onnxtool.conversion.pytorch.patches import growing_tables, padded_encoder, projected_lstm, sizes
 from onnxtool.conversion.pytorch.recording.attention import attention
 
 _OWN_ATTENTION = functional.scaled_dot_product_attention
@@ -53,8 +53,7 @@ def _replaced(name: str, function: Callable[..., object], _module: torch.nn.Modu
 def _namespaces(module: torch.nn.Module) -> list[dict[str, Any]]:
     """Globals of all modules loaded, and of the files in which the parts of the model stand, which may be none."""
     found = [getattr(m, "__dict__", None) for m in list(sys.modules.values()) if m is not sys.modules[__name__]]
-    kinds = {kind for part in module.modules() for kind in type(part).__mro__}
-    found += [getattr(vars(kind).get("forward"), "__globals__", None) for kind in kinds]
+    found += sizes.namespaces_of(module)
     return list({id(names): names for names in found if isinstance(names, dict)}.values())
 
 
@@ -90,5 +89,11 @@ UNFLATTEN = Patch(
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
 # Given the module that is exported, and the opset; those of modules serve either exporter.
-OF_MODULES = (padded_encoder.PATCH, padded_encoder.CAUSAL, projected_lstm.PATCH)
+OF_MODULES = (
+    padded_encoder.PATCH,
+    padded_encoder.CAUSAL,
+    projected_lstm.PATCH,
+    growing_tables.PATCH,
+    sizes.FUNCTIONS,
+)
 PATCHES = (*OF_MODULES, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)

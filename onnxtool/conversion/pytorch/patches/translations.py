@@ -271,6 +271,28 @@ def _group_norm(values: Any, *given: Any, **named: Any) -> Any:
     return nn.aten_group_norm(values, *given, **named)
 
 
+def _repeated(values: Any, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:
+    """Each element of a dim so many times in a row."""
+    del output_size
+    if dim is None or not len(values.shape):
+        return _repeated_along(op.Reshape(values, op.Constant(value_ints=[-1])), repeats, 0, 1)
+    return _repeated_along(values, repeats, dim % len(values.shape), len(values.shape))
+
+
+def _repeated_along(values: Any, repeats: Any, dim: int, rank: int) -> Any:
+    count = op.Reshape(repeats, op.Constant(value_ints=[1])) if not isinstance(repeats, int) else repeats
+    count = op.Constant(value_ints=[count]) if isinstance(count, int) else count
+    before, after = (op.Constant(value=ir.tensor(np.ones(n, np.int64))) for n in (dim + 1, rank - dim - 1))
+    wide = op.Expand(op.Unsqueeze(values, op.Constant(value_ints=[dim + 1])), op.Concat(before, count, after, axis=0))
+    whole = op.Mul(op.Shape(values, start=dim, end=dim + 1), count)
+    shape = op.Concat(op.Shape(values, start=0, end=dim), whole, op.Shape(values, start=dim + 1), axis=0)
+    return op.Reshape(wide, shape, allowzero=1)
+
+
+def _all_true(values: Any) -> Any:
+    return op.Cast(op.ReduceMin(op.Cast(values, to=ir.DataType.INT32), keepdims=0), to=ir.DataType.BOOL)
+
+
 def _log_sigmoid(values: Any) -> Any:
     """-log(1 + e^-x): the logarithm of Sigmoid is minus infinity from -17 on."""
     return op.Neg(op.Softplus(op.Neg(values)))
@@ -426,4 +448,6 @@ PATCHES = (
     _missing(_PRIMS.erf_inv.default, _written(erfinv)),
     _missing(_PRIMS.lgamma.default, _written_in_doubles(lgamma)),
     _missing(_PRIMS.digamma.default, _written_in_doubles(digamma)),
+    _missing(_ATEN._is_all_true.default, _all_true),
+    _imprecise(_ATEN.repeat_interleave.self_int, _repeated, "torch 2.13 repeats another dim by a size"),
 )

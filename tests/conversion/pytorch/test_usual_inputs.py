@@ -1,0 +1,147 @@
+"""Inputs of models of the transformers library, found from signature, configuration and a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+
+import onnxtool
+from onnxtool.conversion.pytorch.usual_inputs import usual_domains, usual_shapes
+
+
+class PreTrainedModel(torch.nn.Module):
+    """As models of transformers are recognised, whether or not that is installed."""
+
+    main_input_name: Any = "input_ids"
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(**self.settings)
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(6, 3)
+
+
+class Captions(PreTrainedModel):
+    """Cannot do without the text, though its signature says so."""
+
+    main_input_name = "pixel_values"
+    settings: ClassVar = {"vision_config": SimpleNamespace(image_size=8, num_channels=1)}
+
+    def forward(self, pixel_values: Any, attention_mask: Any = None, input_ids: Any = None) -> Any:
+        return pixel_values.mean((1, 2, 3))[:, None] + input_ids * attention_mask
+
+
+class Matches(PreTrainedModel):
+    """Takes texts and recordings of different numbers."""
+
+    settings: ClassVar = {"num_mel_bins": 6}
+
+    def forward(self, input_ids: Any = None, attention_mask: Any = None, input_features: Any = None) -> Any:
+        return (input_ids * attention_mask).sum(1)[:, None] * self.layer(input_features).sum((1, 2))[None]
+
+
+class Hears(PreTrainedModel):
+    main_input_name = "input_features"
+    settings: ClassVar = {"num_mel_bins": 6}
+
+    def forward(self, input_features: Any, attention_mask: Any = None) -> Any:
+        return self.layer(input_features) * attention_mask[..., None]
+
+
+class Transposed(Hears):
+    def forward(self, input_features: Any, attention_mask: Any = None) -> Any:
+        return super().forward(input_features.mT, attention_mask)
+
+
+class Codec(PreTrainedModel):
+    main_input_name = "input_values"
+
+    def forward(self, input_values: Any, padding_mask: Any = None) -> Any:
+        _, channels, _ = input_values.shape
+        return input_values * padding_mask[:, None] * channels
+
+
+class Prompted(PreTrainedModel):
+    main_input_name = ("pixel_values", "task_inputs")
+    settings: ClassVar = {"image_size": 8, "task_seq_len": 5, "text_encoder_vocab_size": 9}
+
+    def forward(self, pixel_values: Any, task_inputs: Any, input_points: Any = None, input_labels: Any = None) -> Any:
+        return pixel_values.sum() + task_inputs.sum() + input_points.sum() + input_labels.sum()
+
+
+class Unknown(PreTrainedModel):
+    def forward(self, input_ids: Any, amino_acids: Any) -> Any:
+        return input_ids + amino_acids
+
+
+class Counts(PreTrainedModel):
+    """A loop over the tokens, as CANINE and Funnel have it."""
+
+    settings: ClassVar = {"max_position_embeddings": 4}
+
+    def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+        rows = [self.layer(torch.ones(6)) * input_ids[:, i : i + 1] for i in range(input_ids.shape[1])]
+        return torch.stack(rows, 1) * attention_mask[:, :, None]
+
+
+TEXTS = ("batch", "sequence")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [
+        (
+            Captions,
+            {"pixel_values": ("batch", 1, 8, 8), "attention_mask": TEXTS, "input_ids": TEXTS},
+        ),
+        (
+            Matches,
+            {
+                "input_ids": ("texts", "sequence"),
+                "attention_mask": ("texts", "sequence"),
+                "input_features": ("recordings", "frames", 6),
+            },
+        ),
+        (Hears, {"input_features": ("batch", "frames", 6), "attention_mask": ("batch", "frames")}),
+        (Transposed, {"input_features": ("batch", 6, "frames"), "attention_mask": ("batch", "frames")}),
+        (Codec, {"input_values": ("batch", 1, "samples"), "padding_mask": ("batch", "samples")}),
+        (
+            Prompted,
+            {
+                "pixel_values": ("batch", 3, 8, 8),
+                "task_inputs": ("batch", 5),
+                "input_points": ("batch", "prompts", "points", 2),
+                "input_labels": ("batch", "prompts", "points"),
+            },
+        ),
+        (Unknown, {}),
+    ],
+)
+def test_what_a_model_needs_is_found(kind: type[PreTrainedModel], shapes: dict[str, Any]) -> None:
+    found = usual_shapes(kind())
+    assert found == shapes
+    assert list(found) == list(shapes), "in the order of the arguments"
+
+
+def test_integers_that_no_name_tells_have_a_domain() -> None:
+    domains = usual_domains(Prompted())
+    assert {name: (d.low, d.high) for name, d in domains.items()} == {"task_inputs": (0, 9), "input_labels": (0, 2)}
+
+
+def test_a_dim_that_the_model_makes_a_number_of_has_its_usual_size(tmp_path: Path) -> None:
+    report = onnxtool.convert(Counts(), tmp_path / "m.onnx", effort="quick")
+    assert report.ok and [i.shape for i in report.inputs] == [("batch", 4), ("batch", 4)]
+    (note,) = [n for n in report.notes if "since the model makes a number of it" in n]
+    assert note.startswith("exported for a sequence of 4") and "for i in range(input_ids.shape[1])" in note
+    assert note.endswith("another one: --input-shape input_ids:batch,N")
+    feeds = {"input_ids": np.arange(12).reshape(3, 4), "attention_mask": np.ones((3, 4), np.int64)}
+    (found,) = ort.InferenceSession(tmp_path / "m.onnx").run(None, feeds)
+    expected = Counts()(*(torch.from_numpy(a) for a in feeds.values())).detach()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
