@@ -61,6 +61,15 @@ def test_missing_categories_have_a_code_of_their_own(unknown: float, tmp_path: P
     np.testing.assert_array_equal(found, encoder.transform(texts))
 
 
+@pytest.mark.parametrize("unknown", [-1, np.nan])
+def test_what_is_nearly_a_category_has_none(unknown: float, tmp_path: Path) -> None:
+    fitted = np.array([[0.1, 3.0], [0.3, 1.0], [0.7, 2.0]])
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=unknown).fit(fitted)
+    rows = np.concatenate([fitted, np.nextafter(fitted, 9), fitted.astype(np.float32).astype(np.float64)])
+    (found,) = run_converted(encoder, tmp_path, rows)
+    np.testing.assert_array_equal(found, encoder.transform(rows))
+
+
 @pytest.mark.filterwarnings("ignore:Found unknown categories")
 @pytest.mark.parametrize(
     "options",
