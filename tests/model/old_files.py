@@ -199,15 +199,20 @@ FILES: dict[str, OldFile] = {
         {"w": numbers(4, 3, 3, 3), "lengths": np.array([1, 3], np.int64)},
     ),
     "CNTK": OldFile(
-        """g (float[2, 3, 4, 4] x) => (float[2, 3, 4, 4] y) {
+        """g (float[2, 3, 4, 4] x) => (float[2, 3, 16] y) {
             a = HardSigmoid <alpha = 0.3, beta = 0.4, consumed_inputs = [0]> (x)
             p = Pow <broadcast = 1> (a, e)
             d = Sub <broadcast = 1, axis = 0> (p, k)
             first = Selu <consumed_inputs = [0]> (d)
-            y = Selu <alpha = 1.5> (first)
+            second = Selu <alpha = 1.5> (first)
+            flat = Reshape <shape = [2, 3, 16]> (second)
+            y = Mul <broadcast = 1, axis = 1> (flat, three)
         }""",
-        lambda x, e, k: selu(selu(np.clip(0.3 * x + 0.4, 0, 1) ** e - k.reshape(2, 1, 1, 1)), 1.5),
-        {"e": np.array([2], np.float32), "k": np.array([0.1, 0.3], np.float32)},
+        lambda x, e, k, three: (
+            selu(selu(np.clip(0.3 * x + 0.4, 0, 1) ** e - k.reshape(2, 1, 1, 1)), 1.5).reshape(2, 3, 16)
+            * three.reshape(3, 1)
+        ),
+        {"e": np.array([2], np.float32), "k": np.array([0.1, 0.3], np.float32), "three": numbers(3, seed=7)},
         opset=3,
     ),
     "Caffe's own operators": OldFile(

@@ -27,7 +27,7 @@ _BROADCAST = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", *_COMPARISO
 # Constants of Selu had other digits.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {"Selu": {"alpha": 1.6732, "gamma": 1.0507}, "Concat": {"axis": 1}}
 _MOST_COPIES = 1024
-# What it says of forms that others do not have, or of what is in the file all the same.
+# Attributes that operator set 7 does not have.
 _DROPPED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_BROADCAST, ("broadcast", "axis")),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), ("output_sequence",)),
@@ -66,12 +66,12 @@ def raise_old_forms(model: onnx.ModelProto) -> int:
             nodes = [new for node in graph.node for new in _OldNode(node, old).nodes]
             del graph.node[:]
             graph.node.extend(nodes)
+        model.graph.initializer.extend(old.made)
+        # Before IR version 4, a constant is an input as well.
+        model.graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in old.made)
         old.align()
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise InputError(f"a node has attributes that operator set {opset} does not know: {error}") from error
-    model.graph.initializer.extend(old.made)
-    # Before IR version 4, a constant is an input as well.
-    model.graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in old.made)
     return opset
 
 
@@ -91,9 +91,8 @@ class _OldModel:
         self.made: list[onnx.TensorProto] = []
         self.axes: dict[str, int] = {}
         self._constants = {t.name: t for t in model.graph.initializer}
-        taken = {name for g in inside_out(model) for n in g.node for name in (*n.input, *n.output)} | set(
-            self._constants
-        )
+        nodes = all_nodes(model.graph.node)
+        taken = {name for n in nodes for name in (*n.input, *n.output)} | set(self._constants)
         self._names = (name for n in count() if (name := f"raised_{n}") not in taken)
 
     def name(self) -> str:
