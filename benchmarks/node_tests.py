@@ -1,6 +1,6 @@
 """All node tests of the installed onnx package through check, optimize and compare: wrong, crash, false error.
 
-    python benchmarks/node_tests.py [--filter TEXT] [--step N] [--show 20] [--jobs 2]
+    python benchmarks/node_tests.py [--filter TEXT] [--step N] [--show 20]
 
 Every model is right and comes with inputs and outputs. A process that dies is a crash,
 and the next model gets a new one. What the runtime itself cannot run (`unsupported`) is only checked. A result is
