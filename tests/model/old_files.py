@@ -228,6 +228,14 @@ FILES: dict[str, OldFile] = {
             1.5 * np.log1p(np.exp(2 * (2 * x + 0.5).repeat(2, 2).repeat(2, 3)[:, :, 2:-1, 1:-1]))
         ),
     ),
+    "a part of a picture, factors that nobody gave": OldFile(
+        """g (float[1, 2, 5, 6] x) => (float[1, 2, 2, 3] y) {
+            c = Crop <border = [2, 1, 0, 0], scale = [2, 3]> (x)
+            s = Scale (c)
+            y = ScaledTanh <beta = 0.5> (s)
+        }""",
+        lambda x: np.tanh(0.5 * x[:, :, 1:3, 2:5]),
+    ),
     "copies along an axis, comparisons": OldFile(
         """g (float[2, 3, 4] x) => (float[2, 6, 4] y) {
             t = Tile (x, tiles, axis)
