@@ -50,6 +50,20 @@ def read_without_weights(path: Path) -> onnx.ModelProto | None:
         return None
 
 
+def read_without_graph(path: Path) -> onnx.ModelProto | None:
+    """What stands beside the graph: versions, operator sets, metadata; None where the file does not let it be read."""
+    try:
+        if not path.is_file():
+            return None
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            fields = _fields(content, 0, len(content))
+            pieces = [content[start:end] for number, _, start, _, end in fields if number != _GRAPH_OF_MODEL]
+            model: onnx.ModelProto = onnx.ModelProto.FromString(b"".join(pieces))
+            return model
+    except (OSError, ValueError, IndexError, DecodeError, _OddError):
+        return None
+
+
 def mark_inside(model: ir.Model, name: str) -> None:
     """Remember of each weight that it lies in the model file (called `name`) itself."""
     import onnx_ir as ir

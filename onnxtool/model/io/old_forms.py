@@ -16,12 +16,12 @@ import onnx
 from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.proto_nodes import all_nodes, inside_out
 from onnxtool.model.shapes import infer, light_copy
 
 OLDEST = 7
 _FORMAT = 3  # IR version of its first files, which say their operator set
-_STANDARD = ("", "ai.onnx")
 _COMPARISONS = ("Equal", "Less", "Greater")
 _BROADCAST = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", *_COMPARISONS)
 # Constants of Selu had other digits.
@@ -39,7 +39,7 @@ _DROPPED: Mapping[str, tuple[str, ...]] = {
 
 def opset_of(model: onnx.ModelProto) -> int:
     """The standard operator set of a message; files of the first two formats do not say it, and are of the first."""
-    said = [o.version for o in model.opset_import if o.domain in _STANDARD]
+    said = [o.version for o in model.opset_import if o.domain in STANDARD]
     return said[0] if said else 1 if not model.opset_import and model.ir_version < _FORMAT else 0
 
 
@@ -57,7 +57,7 @@ def raise_old_forms(model: onnx.ModelProto) -> int:
     if not 0 < opset < OLDEST:
         return 0
     old = _OldModel(model, opset)
-    imports = [o for o in model.opset_import if o.domain not in _STANDARD]
+    imports = [o for o in model.opset_import if o.domain not in STANDARD]
     del model.opset_import[:], model.graph.value_info[:]
     model.opset_import.extend([helper.make_opsetid("", OLDEST), *imports])
     model.ir_version = _FORMAT
@@ -166,8 +166,8 @@ class _OldNode:
         self._node, self._old = node, old
         self._given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         self.nodes: list[onnx.NodeProto] = []
-        form = _FORMS.get(node.op_type) if node.domain in _STANDARD else None
-        if node.domain in _STANDARD:
+        form = _FORMS.get(node.op_type) if node.domain in STANDARD else None
+        if node.domain in STANDARD:
             self._rename()
         if form is None:
             self.nodes = [node]

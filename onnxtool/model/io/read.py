@@ -13,7 +13,7 @@ from onnx import external_data_helper
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model.io import set_aside
-from onnxtool.model.io.lazy_read import mark_inside, read_without_weights
+from onnxtool.model.io.lazy_read import mark_inside, read_without_graph, read_without_weights
 from onnxtool.model.provenance.metadata import file_digest
 from onnxtool.model.safety.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.safety.pickle_scan import pickled_imports
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 LAST_OLD_FORMAT = 3  # IR version of files whose operator sets may be older than what runtimes take
-_FORMAT_KEY = 8  # of the field that says it, the first of a message
 
 
 def read_proto(
@@ -70,17 +69,12 @@ def read_proto(
 
 def old_opset(path: str | os.PathLike[str]) -> int:
     """The operator set of a file that `read_proto` gives as a later one, which runtimes take; 0 of other files."""
-    try:
-        with open(path, "rb") as file:
-            begin = file.read(2)
-        if len(begin) < 2 or begin[0] != _FORMAT_KEY or begin[1] > LAST_OLD_FORMAT:
-            return 0
-        from onnxtool.model.io.old_forms import OLDEST, opset_of
-
-        path = Path(path)
-        opset = opset_of(read_without_weights(path) or _read_whole(path, DEFAULT))
-    except (OSError, OnnxToolError):
+    model = read_without_graph(Path(path))
+    if model is None or not 0 < model.ir_version <= LAST_OLD_FORMAT:
         return 0
+    from onnxtool.model.io.old_forms import OLDEST, opset_of
+
+    opset = opset_of(model)
     return opset if opset < OLDEST else 0
 
 

@@ -144,17 +144,17 @@ def _looked_up(
         return write.looked_up(value, keys_strings=[str(c).encode() for c, _ in pairs], **found)
     if kind.startswith(("Int", "Bool")):
         return write.looked_up(write.cast(value, INT64), keys_int64s=[int(c) for c, _ in pairs], **found)
-    single = value if kind == "DoubleTensorType" else write.cast(value, FLOAT)
     if kind == "DoubleTensorType":  # a table of doubles has no kernel: of float32 it would find what is near, too
         met = write.cast(write.add("Equal", value, np.array([[float(c) for c, _ in pairs]])), FLOAT)
         code = write.add("MatMul", met, np.array([[c] for _, c in pairs], np.float32))
         is_known = write.cast(write.add("MatMul", met, np.ones((len(pairs), 1), np.float32)), BOOL)
         known = write.add("Where", is_known, code, np.array([unknown], np.float32))
     else:
-        known = write.looked_up(single, keys_floats=[float(c) for c, _ in pairs], **found)
+        value = write.cast(value, FLOAT)
+        known = write.looked_up(value, keys_floats=[float(c) for c, _ in pairs], **found)
     gap = [code for c, code in zip(categories, known_codes, strict=True) if not isinstance(c, str) and c != c]
     missing = np.array([gap[0] if gap else unknown], np.float32)
-    return write.add("Where", write.add("IsNaN", single), missing, known)
+    return write.add("Where", write.add("IsNaN", value), missing, known)
 
 
 PATCH = converter_patch(

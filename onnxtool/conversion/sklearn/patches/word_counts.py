@@ -23,7 +23,7 @@ def _convert(write: NodeWriter, _original: Callable[[], None]) -> None:
         value = write.add("Mul", value, np.asarray(model.idf_, np.float64)[None])
     if model.norm is not None:
         sizes = write.add("Abs", value) if model.norm == "l1" else write.add("Mul", value, value)
-        # One word after the other, as scikit-learn adds them: its other order gives ReduceSum other last digits.
+        # One word after the other, as scikit-learn adds them; in the order of ReduceSum the last digits are others.
         sums = write.add("CumSum", sizes, np.array(1))
         total = write.add("Slice", sums, np.array([-1]), np.array([np.iinfo(np.int64).max]), np.array([1]))
         length = total if model.norm == "l1" else write.add("Sqrt", total)
