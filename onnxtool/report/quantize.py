@@ -50,10 +50,12 @@ class Fidelity:
         rare_shift: how far scores over 0.9, or over a threshold that fewer than 20 exceed, move on the mean.
         rare_f1: F1 of these against labels that the float model's scores are the chances of, over its own, on the mean
             of thresholds in a band of a tenth, the worst; None where none is as high.
+        class_f1_lost: what the mean F1 of classes loses, 0.01 is a point, against labels that the float model's
+            probabilities are the chances of; None where no class is named often enough.
         kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
         bounds: the ends of the intervals at the confidence asked for, by the name of the field that each is of:
             `margin_db`, `vector_cosine`, `neighbours`, `detection_f1` and `sample_f1` at least, `sample_cost`,
-            `total_shift` and `rare_shift` at most.
+            `total_shift`, `rare_shift` and `class_f1_lost` at most.
     """
 
     sqnr_db: float
@@ -80,6 +82,7 @@ class Fidelity:
     total_shift: float | None = None
     rare_shift: float | None = None
     rare_f1: float | None = None
+    class_f1_lost: float | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, float] = field(default_factory=dict)
 

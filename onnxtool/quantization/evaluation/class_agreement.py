@@ -52,6 +52,92 @@ def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
     )  # fmt: skip
 
 
+_COMPETING = 0.25  # the variance of the sum of classes' logits, of the sum of their variances; one of independent ones
+
+
+def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
+    """The axis of maps and sequences whose elements are scores of classes that exclude one another; None without one.
+
+    The gradient of the cross-entropy behind a Softmax sums to zero over the classes, so that what training adds to
+    their logits does too, and probabilities sum to one. Colours go up and down together, heat maps by themselves.
+    """
+    if any(a.dtype.kind != "f" or a.ndim < 3 or not a.size for a in outputs):
+        return None
+    for axis in (1, -1):
+        if len({a.shape[axis] for a in outputs}) != 1 or not 2 <= outputs[0].shape[axis] <= MOST_CLASSES:
+            continue
+        sums = np.zeros(4)  # of the sum over classes: count, sum, squares; then the classes' variances
+        columns = [np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1).astype(np.float64) for a in outputs]
+        for one in columns:
+            total = one.sum(axis=0)
+            sums[:3] += [total.size, total.sum(), np.square(total).sum()]
+        count = sums[0]
+        mean = sum(c.sum(axis=1) for c in columns) / count
+        sums[3] = sum(float(np.square(c - mean[:, None]).sum()) for c in columns) / count
+        if sums[3] > 0 and sums[2] / count - (sums[1] / count) ** 2 < _COMPETING * sums[3]:
+            return axis
+    return None
+
+
+MOST_CLASSES = 1024  # of more, hardly one is seen often enough for an F1 of its own
+_LEAST_PLACES, _LEAST_SAMPLES = 32, 8  # where float names a class, below which chance decides its F1
+_MOST_COUNTED = 16384  # places of a sample
+
+
+@dataclass
+class ClassF1:
+    """F1 of every class, against labels that the float model's probabilities are the chances of.
+
+    A rare class may be lost with all that it is there for, and hardly change the accuracy.
+
+    Attributes:
+        tallies: of each sample, [5, classes]: labels expected, places named by float, those of them that are expected
+            to be right, and the same two of the candidate.
+    """
+
+    tallies: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, right: np.ndarray, actual: np.ndarray) -> None:
+        """Take in a batch, classes last."""
+        classes = right.shape[-1]
+        if classes > MOST_CLASSES:
+            return
+        for row, other in zip(right, actual, strict=True):
+            a, b = (v.reshape(-1, classes) for v in (row, other))
+            chosen = slice(None, None, -(-len(a) // _MOST_COUNTED))
+            likely = probabilities(a[chosen].astype(np.float64))
+            rows = np.arange(len(likely))
+            tally = [likely.sum(axis=0)]
+            for best in (a[chosen].argmax(axis=1), b[chosen].argmax(axis=1)):
+                tally.append(np.bincount(best, minlength=classes))
+                tally.append(np.bincount(best, likely[rows, best], classes))
+            self.tallies.append(np.array(tally, np.float32))
+
+    def lost(self, confidence: float | None = None) -> float | None:
+        """What the mean F1 of classes loses of float's, at most where a confidence is given; None where no class is
+        named often enough.
+
+        Each class's F1 is a ratio of sums, so that its error is the mean of each sample's part (Cochran 1977, "Sampling
+        techniques", section 6.3).
+        """
+        if len(self.tallies) < _LEAST_SAMPLES:
+            return None
+        seen = np.stack(self.tallies).astype(np.float64)
+        often = (seen[:, 1].sum(0) >= _LEAST_PLACES) & ((seen[:, 1] > 0).sum(0) >= _LEAST_SAMPLES)
+        if not often.any():
+            return None
+        expected, *named = seen[:, :, often].transpose(1, 0, 2)
+        scores, parts = [], []
+        for count, hits in (named[:2], named[2:]):
+            total = (expected + count).sum(0)
+            scores.append(2 * hits.sum(0) / total)
+            parts.append((2 * hits - scores[-1] * (expected + count)) * len(seen) / total)
+        lost = (1 - scores[1] / np.maximum(scores[0], 1e-9)).mean()
+        if confidence is None:
+            return float(lost)
+        return mean_bound(lost + ((parts[0] - parts[1]) / np.maximum(scores[0], 1e-9)).mean(1), confidence)
+
+
 def collapse(steps: np.ndarray, blank: int) -> list[int]:
     """What a CTC decoder reads off the best classes of each step: repetitions as one, without blanks.
 
@@ -111,6 +197,7 @@ class ClassAgreement:
     _blank: dict[int, int] = field(default_factory=dict)
     _steps: list[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=list)  # best classes, and what it costs
     _read: _Reading = field(default_factory=lambda: _Reading(0))
+    _each: ClassF1 = field(default_factory=ClassF1)
 
     def add(self, right: np.ndarray, actual: np.ndarray) -> None:
         """Take in a batch: logits or probabilities by the float model and by the candidate."""
@@ -125,6 +212,7 @@ class ClassAgreement:
             lost[flipped] = likely[rows, best[flipped]] - likely[rows, chosen[flipped]]
             self._lost += float(lost.sum())
         self._are_likely &= bool(right.min() >= 0 and np.abs(right.sum(axis=-1) - 1).max() < _SUMS_TO)
+        self._each.add(right, actual)
         flips = flipped.reshape(len(best), -1).sum(axis=1)
         self._samples += [(float(f), best[0].size) for f in flips]
         for row, other, cost in zip(right, actual, lost, strict=True):
@@ -179,6 +267,12 @@ class ClassAgreement:
             for margin, _, gap, _, cost in self._near
         ]
         return max(_UNSURE * mean_bound(np.array(costs), confidence), _LEAST_DROP)
+
+    def f1_lost(self, confidence: float | None = None) -> float | None:
+        """What the mean F1 of classes loses, at most where a confidence is given; None of texts, and without classes
+        that are named often enough.
+        """
+        return None if self.is_ctc else self._each.lost(confidence)
 
     @property
     def is_ctc(self) -> bool:

@@ -18,6 +18,7 @@ _MOST_FLIPPED_CLOSE = 2  # scores beside a threshold, of fewer than
 _MANY_FOUND = 200
 _RARE_SHIFT = 3  # times the loss to stay within: of a score, where only a few are as high
 _RARE_MISSED = 2  # times the same: their F1, of which one in a few dozen is as much
+_CLASS_MISSED = 2  # times the same: the mean F1 of classes, of which rare ones count as much as others
 _MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
 VECTOR_COSINE = 0.98  # vectors for comparing
 _LABELS_DB = 5.0  # below which labels need not be asked
@@ -145,6 +146,7 @@ class Criterion:
                 _RARE_MISSED * self._allowed,
                 "F1 of high scores: {:.3f} lost",
             ),
+            (seen.at_bound("class_f1_lost"), _CLASS_MISSED * self._allowed, "mean F1 of classes: {:.3f} lost at most"),
             (self._missed_in_samples(seen), self._allowed, "F1 in each picture: {:.3f} lost at most"),
             (self._missed(seen), self._allowed, "F1 of scores: {:.3f} lost at most"),
         ]

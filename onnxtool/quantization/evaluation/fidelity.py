@@ -2,9 +2,10 @@
 
 Several views, because no one of them fits every output; `output_kind` says what an output is for:
 
-- classes (logits or probabilities over the last axis): the share of equal argmax, and the expected loss of
-  accuracy. The latter takes the float model's own probabilities as the truth: a flip between two classes that it
-  holds for equally likely costs nothing, one away from a sure class costs much.
+- classes (logits or probabilities over the last axis, or the channels of a map that compete): the share of equal
+  argmax, and the expected loss of accuracy and of the mean F1 of classes. These take the float model's own
+  probabilities as the truth: a flip between two classes that it holds for equally likely costs no accuracy, one away
+  from a sure class costs much.
 - classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
   because a character may move by a step without being another one.
 - scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold (0.3, 0.5, 0.7; the worst), and
@@ -31,7 +32,7 @@ import onnx_ir as ir
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import counting_boxes
-from onnxtool.quantization.evaluation.class_agreement import are_distributions
+from onnxtool.quantization.evaluation.class_agreement import are_distributions, class_axis
 from onnxtool.quantization.evaluation.column_noise import (
     amounts_of,
     are_alike,
@@ -113,6 +114,8 @@ class FidelityEvaluator:
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
         self.kinds |= dict(kinds or {})
         self._scores = {name: within_scores([outputs[name] for outputs in self.outputs]) for name in first}
+        values = [name for name in first if self.kinds.get(name) is OutputKind.VALUES]
+        self._class_axes = {name: class_axis([o[name] for o in self.outputs]) for name in values}
         self._boxes = [counting_boxes(outputs, self._scores) for outputs in self.outputs]
 
     def _observe(self, runner: Runner, data: DataSource, batch: int, limit: int) -> None:
@@ -173,7 +176,7 @@ class FidelityEvaluator:
     def _statistics(self, name: str, kind: OutputKind, detailed: bool) -> OutputStatistics:
         one_length = kind is OutputKind.VECTORS and name in self._one_length
         alike, units = name in self._alike, name in self._units
-        views = (alike, one_length, units, self._amounts[name], self.confidence)
+        views = (alike, one_length, units, self._amounts[name], self.confidence, self._class_axes.get(name))
         return OutputStatistics(name, kind, detailed, self._scores[name], *views)
 
     def _batches_of_a_first_look(self) -> int:
@@ -238,6 +241,7 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
         "sample_cost": _most(p[1] for f in found if (p := f.of_samples(confidence)) is not None),
         "total_shift": _most(t.value(confidence) for t in totals),
         "rare_shift": _most(most for _, most in rare),
+        "class_f1_lost": _most(c.f1_lost(confidence) for c in classes),
     }
     return Fidelity(
         sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
@@ -262,6 +266,7 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
         total_shift=_most(t.value() for t in totals),
         rare_shift=_most(measured for measured, _ in rare),
         rare_f1=_least(v.found.rare_f1 for v in views if v.kind is OutputKind.SCORES),
+        class_f1_lost=_most(c.f1_lost() for c in classes),
         vector_cosine=_least(v.cosine() for v in vectors),
         neighbours=_least(v.recall() for v in vectors),
         kinds={v.name: v.kind.value for v in views},

@@ -61,6 +61,7 @@ class OutputStatistics:
         units: its columns do not vary alike, so that none of them is larger than another in any sense.
         amounts: which of its columns are read in proportion, bool [columns]; empty where nothing is known.
         confidence: of what is lost at most.
+        class_axis: of maps whose channels are classes as well as values.
     """
 
     name: str
@@ -72,6 +73,7 @@ class OutputStatistics:
     units: bool = False
     amounts: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     confidence: float = CONFIDENCE
+    class_axis: int | None = None
     difference: Difference = field(init=False)
     is_float: bool = False
     power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
@@ -123,6 +125,8 @@ class OutputStatistics:
             self._add_boxes(right, actual, boxes)
         else:
             self._add_scores(right, actual, rows)
+        if self.class_axis is not None and not classes and len(right) == rows:
+            self.classes.add(*(np.moveaxis(a, self.class_axis, -1) for a in (right, actual)))
         axis = samples_axis(right, rows)
         batch = axis if right.ndim > axis and right.shape[axis] == rows else None
         self.whole.add(right, noise, None, batch)

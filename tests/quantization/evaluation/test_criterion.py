@@ -161,6 +161,7 @@ _BOUNDED = [
     ("sample_f1", 0.995, 0.98),
     ("total_shift", 0.01, 0.03),
     ("rare_shift", 0.01, 0.04),
+    ("class_f1_lost", 0.01, 0.03),
 ]
 
 
@@ -206,6 +207,8 @@ _BOUNDED = [
         (replace(fidelity(40), rare_shift=0.031), False),
         (replace(fidelity(40), rare_f1=0.98), True),
         (replace(fidelity(40), rare_f1=0.979), False),
+        (replace(fidelity(40), class_f1_lost=0.02), True),
+        (replace(fidelity(40), class_f1_lost=0.021), False),
         *((replace(fidelity(40), **{name: good}, bounds={name: bad}), False) for name, good, bad in _BOUNDED),
         *((replace(fidelity(40), **{name: bad}, bounds={name: good}), True) for name, good, bad in _BOUNDED),
     ],
