@@ -55,6 +55,12 @@ def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
 _COMPETING = 0.25  # the variance of the sum of classes' logits, of the sum of their variances; one of independent ones
 
 
+def _some_places(columns: np.ndarray) -> np.ndarray:
+    """[columns, ...] as float64 [columns, places], of many places some."""
+    flat = columns.reshape(len(columns), -1)
+    return flat[:, :: -(-flat.shape[1] // _MOST_COUNTED)].astype(np.float64)
+
+
 def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
     """The axis of maps and sequences whose elements are scores of classes that exclude one another; None without one.
 
@@ -66,15 +72,9 @@ def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
     for axis in (1, -1):
         if len({a.shape[axis] for a in outputs}) != 1 or not 2 <= outputs[0].shape[axis] <= MOST_CLASSES:
             continue
-        sums = np.zeros(4)  # of the sum over classes: count, sum, squares; then the classes' variances
-        columns = [np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1).astype(np.float64) for a in outputs]
-        for one in columns:
-            total = one.sum(axis=0)
-            sums[:3] += [total.size, total.sum(), np.square(total).sum()]
-        count = sums[0]
-        mean = sum(c.sum(axis=1) for c in columns) / count
-        sums[3] = sum(float(np.square(c - mean[:, None]).sum()) for c in columns) / count
-        if sums[3] > 0 and sums[2] / count - (sums[1] / count) ** 2 < _COMPETING * sums[3]:
+        columns = np.concatenate([_some_places(np.moveaxis(a, axis, 0)) for a in outputs], axis=1)
+        together = columns.var(axis=1).sum()
+        if together > 0 and columns.sum(axis=0).var() < _COMPETING * together:
             return axis
     return None
 
@@ -103,12 +103,10 @@ class ClassF1:
         if classes > MOST_CLASSES:
             return
         for row, other in zip(right, actual, strict=True):
-            a, b = (v.reshape(-1, classes) for v in (row, other))
-            chosen = slice(None, None, -(-len(a) // _MOST_COUNTED))
-            likely = probabilities(a[chosen].astype(np.float64))
-            rows = np.arange(len(likely))
+            a, b = (_some_places(np.moveaxis(v, -1, 0)).T for v in (row, other))
+            likely, rows = probabilities(a), np.arange(len(a))
             tally = [likely.sum(axis=0)]
-            for best in (a[chosen].argmax(axis=1), b[chosen].argmax(axis=1)):
+            for best in (a.argmax(axis=1), b.argmax(axis=1)):
                 tally.append(np.bincount(best, minlength=classes))
                 tally.append(np.bincount(best, likely[rows, best], classes))
             self.tallies.append(np.array(tally, np.float32))

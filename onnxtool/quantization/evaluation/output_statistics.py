@@ -189,7 +189,7 @@ class OutputStatistics:
         """Signal-to-noise ratio that the weakest column needs, dB."""
         if self.kind is OutputKind.VECTORS:
             return VECTORS_DB if self.vectors.recall() is not None else ALIKE_DB
-        if self.kind is OutputKind.SCORES:
+        if self.kind is OutputKind.SCORES or self.class_axis is not None:  # nobody looks at logits
             return TARGETS_DB
         if self.kind is OutputKind.LINEAR or self.order.samples:
             return ALIKE_DB if self.alike else TARGETS_DB

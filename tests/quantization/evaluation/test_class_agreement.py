@@ -102,6 +102,14 @@ def test_a_rare_class_of_a_map_that_is_lost_is_not_kept(last: bool) -> None:
     assert Criterion().judge(judged(right, right + np.float32(0.001), "Identity")).kept
 
 
+@pytest.mark.parametrize(("shared", "db", "kept"), [(1.0, 20.6, True), (1.0, 19.4, False), (0.0, 24.4, False)])
+def test_logits_of_pixels_need_20_db_and_pictures_25(shared: float, db: float, kept: bool) -> None:
+    right = maps(shared, 3, 300) * 20
+    noise = np.random.default_rng(2).normal(size=right.shape) * right.std() * 10 ** (-db / 20)
+    seen = judged(right, right + noise.astype(np.float32), "Identity")
+    assert (seen.bounds["margin_db"] >= 0) is kept
+
+
 def test_colours_are_no_classes() -> None:
     right = maps(-1.0, 3, 96)
     assert judged(right, right + np.float32(0.01), "Identity").agreement is None
