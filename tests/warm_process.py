@@ -99,7 +99,14 @@ def _export_once() -> None:
 
 
 def translations_read_once() -> None:
-    """torch.onnx.export parses the source of its 500 translations for each export; here once for all of them."""
+    """What torch.onnx.export does for each export, here once for all of them: most of what a small model takes.
+
+    It parses the source of its 500 translations, asks some 50 times which operators are composed of others, and gives
+    these 10,000 kernels by a function whose types are built anew each time.
+    """
+    import torch
+    from torch._export import utils
+    from torch.export import decomp_utils, exported_program
     from torch.onnx._internal.exporter import _registration
 
     made = cache(_registration.ONNXRegistry.from_torchlib)
@@ -110,7 +117,27 @@ def translations_read_once() -> None:
         table.functions = {target: list(found) for target, found in known.functions.items()}
         return table
 
+    composed = cache(lambda registered: utils._collect_all_valid_cia_ops())
+
+    def collected() -> Any:
+        return composed(frozenset(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")))
+
+    checked = torch._ops.OperatorBase.py_impl
+
+    def implemented(self: Any, key: Any) -> Any:
+        if type(key) is not torch._C.DispatchKey or key == torch._C.DispatchKey.Python or key in self.py_kernels:
+            return checked(self, key)
+
+        def add(kernel: Any) -> Any:
+            self.py_kernels[key] = kernel
+            self._dispatch_cache.clear()
+            return kernel
+
+        return add
+
     _registration.ONNXRegistry.from_torchlib = classmethod(copied)  # type: ignore[assignment]
+    decomp_utils._collect_all_valid_cia_ops = exported_program._collect_all_valid_cia_ops = collected
+    torch._ops.OperatorBase.py_impl = implemented  # type: ignore[method-assign]
 
 
 def _own_modules() -> Iterator[str]:

@@ -12,6 +12,7 @@ MODEL_COMMANDS = (
 )
 DATA_COMMANDS = ("compare", "run", "quantize", "bench")
 
+QUICK = ("--limit", "seconds=2")
 Codes = dict[str, frozenset[int]]
 
 
@@ -51,6 +52,7 @@ class Case:
         codes: command -> exit codes that are right.
         data: it is input data for a sound model, not a model.
         options: what the command lines of `convert` get besides.
+        limit: what all of them do; two seconds of a file that never ends are as telling as the usual ten, and quicker.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Case:
     codes: Codes
     data: bool = False
     options: tuple[str, ...] = ()
+    limit: tuple[str, ...] = ()
 
     @property
     def commands(self) -> tuple[str, ...]:

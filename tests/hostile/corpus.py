@@ -96,7 +96,7 @@ def try_case(case: Case, folder: Path, commands: list[str]) -> list[str]:
         work = folder / command
         work.mkdir()
         more = case.options if command == "convert" else ()
-        words = [*arguments(command, path, sound, case.data), *more]
+        words = [*arguments(command, path, sound, case.data), *more, *case.limit]
         outcome = run(words, work, kind=kind_for(words))
         found += faults(case, command, outcome, work, size)
     return found

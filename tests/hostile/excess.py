@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from tests.hostile.cases import EXCESSIVE, LIMIT, NO_ARRAY, VALID, Case, file
+from tests.hostile.cases import EXCESSIVE, LIMIT, NO_ARRAY, QUICK, VALID, Case, file
 from tests.hostile.graphs import FLOAT, INT64, model, sound
 
 
@@ -17,6 +17,8 @@ def cases() -> Iterator[Case]:
     for table, codes in ((excessive(), EXCESSIVE), (limits(), LIMIT), (ranks(), NO_ARRAY)):
         for name, make in table.items():
             yield Case(f"graph-{name}", file("m.onnx", make().SerializeToString()), codes)
+    endless = looped([helper.make_node("Relu", ["s"], ["t"])], 1 << 62).SerializeToString()
+    yield Case("graph-loop-for-years", file("m.onnx", endless), EXCESSIVE, limit=QUICK)
     yield Case("graph-a-terabyte-of-holes", holes(1 << 38), NO_ARRAY)
     yield Case("graph-a-few-bytes-of-a-terabyte-of-holes", holes(3), {**VALID, "compare": frozenset((0, 1))})
 
@@ -38,28 +40,29 @@ def holes(elements: int) -> Callable[[Path], Path]:
     return write
 
 
+def looped(nodes: list[NodeProto], trips: int) -> ModelProto:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), *nodes],
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("s", FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("t", FLOAT, None),
+        ],
+    )
+    trip = helper.make_node("Constant", [], ["n"], value=numpy_helper.from_array(np.array(trips, np.int64)))
+    return model([trip, helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)])
+
+
 def excessive() -> dict[str, Callable[[], ModelProto]]:
     """Small files that ask for time or memory without end."""
 
     def constant(name: str, values: list[int]) -> NodeProto:
         return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array(values, np.int64)))
-
-    def looped(nodes: list[NodeProto], trips: int) -> ModelProto:
-        body = helper.make_graph(
-            [helper.make_node("Identity", ["go"], ["on"]), *nodes],
-            "body",
-            [
-                helper.make_tensor_value_info("i", INT64, []),
-                helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-                helper.make_tensor_value_info("s", FLOAT, None),
-            ],
-            [
-                helper.make_tensor_value_info("on", TensorProto.BOOL, []),
-                helper.make_tensor_value_info("t", FLOAT, None),
-            ],
-        )
-        trip = helper.make_node("Constant", [], ["n"], value=numpy_helper.from_array(np.array(trips, np.int64)))
-        return model([trip, helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)])
 
     def doubling() -> ModelProto:
         nodes = [helper.make_node("Concat", [f"v{i}", f"v{i}"], [f"v{i + 1}"], axis=0) for i in range(40)]
@@ -88,7 +91,6 @@ def excessive() -> dict[str, Callable[[], ModelProto]]:
         ),
         "doubling-forty-times": doubling,
         "doubling-constants-forty-times": doubling_constants,
-        "loop-for-years": lambda: looped([helper.make_node("Relu", ["s"], ["t"])], 1 << 62),
         "loop-that-doubles": lambda: looped([helper.make_node("Concat", ["s", "s"], ["t"], axis=0)], 60),
     }
 

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.hostile.cases import Case, file
+from tests.hostile.cases import QUICK, Case, file
 from tests.hostile.files import framework
 from tests.hostile.frameworks import FIXTURES, folder, members, stored, swapped
 
 HUGE = 50_000  # of which two make a square of 10 GB
-# The limits begin after the imports; two seconds of them are as telling as ten, and quicker.
-QUICK = ("--limit", "seconds=2")
 SHAPE = ("--input-shape", "2,4")
 
 
@@ -22,15 +20,15 @@ def cases() -> Iterator[Case]:
     """All of them: beyond the limits (6), or refused by the framework itself (3, 4)."""
     right = framework(3, 4, 6)
     for name, content in scripts().items():
-        yield Case(f"torch-{name}", file("m.pt", content), right, options=(*QUICK, *SHAPE))
+        yield Case(f"torch-{name}", file("m.pt", content), right, options=SHAPE, limit=QUICK)
     for name, change in keras_configs().items():
         content = reconfigured((FIXTURES / "digits_keras.keras").read_bytes(), change)
-        yield Case(f"keras-{name}", file("m.keras", content), right, options=QUICK)
+        yield Case(f"keras-{name}", file("m.keras", content), right, limit=QUICK)
     for name, graph in graphs().items():
-        yield Case(f"framework-graph-{name}", file("m.pb", graph), right, options=QUICK)
+        yield Case(f"framework-graph-{name}", file("m.pb", graph), right, limit=QUICK)
     saved = saved_model(initializer())
-    yield Case("folder-savedmodel-that-balloons-when-loaded", folder(saved), right, options=QUICK)
-    yield Case("torch-program-that-balloons", program, right, options=QUICK)
+    yield Case("folder-savedmodel-that-balloons-when-loaded", folder(saved), right, limit=QUICK)
+    yield Case("torch-program-that-balloons", program, right, limit=QUICK)
 
 
 def scripts() -> dict[str, bytes]:

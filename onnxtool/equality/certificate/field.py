@@ -65,6 +65,12 @@ class Decisions:
     count: int
 
 
+@functools.cache
+def _powers_of_two(p: int) -> Array:
+    """Modulo a prime, for the exponents from -1200 on that floats have."""
+    return np.array([pow(2, e, p) for e in range(-1200, 1100)], np.int64)
+
+
 class Field:
     """One random point: a prime, and what is drawn and hashed.
 
@@ -82,7 +88,7 @@ class Field:
         self.salt = salt
         self._c = _OFFSETS[self._seed("prime") % len(_OFFSETS)]
         self.p = 2**31 - self._c
-        self._powers = np.array([pow(2, e, self.p) for e in range(-1200, 1100)], np.int64)
+        self._powers = _powers_of_two(self.p)
 
     # Elements
 
@@ -300,9 +306,9 @@ class Field:
             found = self.add(found, self.matmul(rows[None], columns.reshape(batch, groups, inputs * len(some), -1)))
         return found.reshape(batch, groups * outputs, *size)
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
-        """Zeros before and behind each dim."""
-        return np.pad(x, widths)
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", fill: ArrayLike = 0) -> Array:
+        """Elements before and behind each dim: one, zero by default, or in another mode of numpy's those of x."""
+        return np.pad(x, widths, constant_values=fill) if mode == "constant" else np.pad(x, widths, mode)  # type: ignore
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         """One behind the other, along a dim."""

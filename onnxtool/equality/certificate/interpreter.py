@@ -558,9 +558,10 @@ class Interpreter:
             sizes = attributes.get("split") if len(plain) < 2 or plain[1] is None else plain[1].data
             if sizes is not None and sum(map(int, sizes)) != source.data.shape[attributes.get("axis", 0)]:
                 raise NotCoveredError("Split into other sizes than there are")
-        if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
-            plain = _cut(plain)
-        found = several(self.by_reference(kind, plain, attributes, count))
+        if kind == "Pad" and len(plain) > 1:
+            found: tuple[Item, ...] = (exact(self._padded(_cut(plain), attributes.get("mode", b"constant").decode())),)
+        else:
+            found = several(self.by_reference(kind, plain, attributes, count))
 
         def move(array: Array) -> list[Array]:
             given = [*inputs[: data[0]], exact(array), *inputs[data[0] + 1 :]]
@@ -575,6 +576,14 @@ class Interpreter:
             for value, number in zip(results, move(source.number), strict=True):
                 value.number = number
         return results if len(results) > 1 else results[0]
+
+    def _padded(self, inputs: list[Any], mode: str) -> Array:
+        """As the field pads, which has no need of the elements where it computes shapes alone."""
+        data, pads = inputs[0].data, inputs[1].data
+        widths = [(0, 0)] * data.ndim
+        for axis, first, last in zip(_axes_of(inputs), *pads.reshape(2, -1), strict=True):
+            widths[axis] = (int(first), int(last))
+        return self.field.pad(data, widths, mode, inputs[2].data if len(inputs) > 2 and inputs[2] is not None else 0)
 
     def opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
         """Nothing is known but that equal arguments give equal results, of the shape that zeros give."""
@@ -782,12 +791,19 @@ def _gather_elements(data: Value, indices: Value, axis: int) -> Value:
     return exact(np.take_along_axis(data.data[kept], indices.data.astype(np.int64), axis))
 
 
+def _axes_of(inputs: list[Any]) -> Array:
+    """Those that a Pad pads."""
+    rank = inputs[0].data.ndim
+    given = inputs[3] if len(inputs) > 3 else None
+    return np.arange(rank) if given is None else np.asarray(given.data % rank)
+
+
 def _cut(inputs: list[Any]) -> list[Any]:
     """A Pad whose pads are below zero, with its data cut before."""
     data, pads = inputs[0].data, inputs[1].data.astype(np.int64)
-    axes = inputs[3].data % data.ndim if len(inputs) > 3 and inputs[3] is not None else np.arange(data.ndim)
-    for place, axis in enumerate(axes):
-        first, last = (min(int(n), 0) for n in (pads[place], pads[len(axes) + place]))
+    if (pads >= 0).all():
+        return inputs
+    for axis, first, last in zip(_axes_of(inputs), *np.minimum(pads, 0).reshape(2, -1), strict=True):
         data = np.take(data, np.arange(-first, max(data.shape[axis] + last, -first)), axis=int(axis))
     return [exact(data), exact(np.maximum(pads, 0)), *inputs[2:]]
 

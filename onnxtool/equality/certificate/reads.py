@@ -39,14 +39,17 @@ class _Reads(Shapes):
         super().__init__()
         self._count, self._next = count, count + 1
         self._computed: list[tuple[int, list[Array]]] = []
-        self._read: list[Array] = []
+        self._read = np.zeros(0, bool)
 
     pad, concat = Field.pad, Field.concat  # which move elements
 
     def mark(self, array: object) -> None:
         """All elements of an array are read."""
         if isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.any():
-            self._read.append(np.unique(array))
+            unknown = self._next - self._read.size
+            if unknown > 0:
+                self._read = np.append(self._read, np.zeros(max(unknown, self._read.size), bool))
+            self._read[array] = True
 
     def compute(self, arguments: Iterable[object], result: Array) -> Array:
         """Numbers for what is made of some arguments, element by element."""
@@ -59,9 +62,7 @@ class _Reads(Shapes):
 
     def read(self) -> Array:
         """Of each element from 1 on, whether it is read."""
-        found = np.zeros(self._next, bool)
-        for array in self._read:
-            found[array] = True
+        found = np.append(self._read, np.zeros(max(self._next - self._read.size, 0), bool))
         for start, arguments in reversed(self._computed):
             for array in arguments:
                 found[array[found[start : start + array.size]]] = True

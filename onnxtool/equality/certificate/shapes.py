@@ -130,8 +130,11 @@ class Shapes(Field):
     ) -> Array:
         return _of([*x.shape[:2], *size])
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
-        return _of([n + before + behind for n, (before, behind) in zip(x.shape, widths, strict=True)])
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", fill: ArrayLike = 0) -> Array:
+        added = [before + behind for before, behind in widths]
+        if mode != "constant" and any(n == 0 < more for n, more in zip(x.shape, added, strict=True)):
+            raise ValueError("nothing to pad with")
+        return _of([n + more for n, more in zip(x.shape, added, strict=True)])
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         first, k = list(arrays[0].shape), axis % arrays[0].ndim

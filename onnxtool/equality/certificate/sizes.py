@@ -463,7 +463,7 @@ class SizeRun:
         signs = np.sign(flat) if flat.dtype.kind != "b" else flat
         few = _changes(signs) if name in (self._grows or ()) else signs  # of how many, the sizes tell
         if flat.dtype.kind in "iu":
-            whole = flat.astype(np.int64)
+            whole = flat.astype(np.int64, copy=False)
             self._numbers += whole.tolist() if flat.size <= _SHORT else [whole[0], whole[-1], whole.sum()]
         if flat.dtype.kind == "b":
             self._compares = True
@@ -493,8 +493,9 @@ class SizeRun:
 def _unrepeated(array: np.ndarray) -> np.ndarray:
     """One slice along each axis whose slices are all the same."""
     for axis in range(array.ndim):
-        one = array.take([0], axis)
-        array = one if np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=True) else array
+        one, last = array.take([0], axis), array.take([-1], axis)
+        alike = np.array_equal(one, last, equal_nan=True)  # most that are not all the same are unlike here already
+        array = one if alike and np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=True) else array
     return array
 
 

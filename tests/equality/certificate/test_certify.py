@@ -496,8 +496,9 @@ def test_a_window_on_the_second_dim_is_compared_beyond_its_width() -> None:
         assert run.of(sizes).outputs is not None
     assert not run.too_large({"n": 2, "l": 34})
     assert run.too_large({"n": 100_000, "l": 340})
-    assert certify(windowed(903), windowed(903)).ok
-    assert not certify(windowed(903), windowed(906)).ok  # that is 301 and 302 positions, which no number names
+    assert certify(windowed(903), windowed(903), seconds=3).ok
+    # That is 301 and 302 positions, which no number names.
+    assert not certify(windowed(903), windowed(906), seconds=3).ok
 
 
 @pytest.mark.parametrize(
