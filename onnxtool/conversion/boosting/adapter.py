@@ -20,7 +20,7 @@ class BoostingAdapter(Adapter):
     name = "boosting"
     extra = "boosting"
     imports_in_prepare = True
-    exporting = ("onnxmltools", "skl2onnx", "onnxtool.conversion.boosting.export")
+    exporting = ("skl2onnx", "onnxtool.conversion.boosting.export")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """By magic bytes or JSON keys."""
@@ -29,7 +29,7 @@ class BoostingAdapter(Adapter):
         return form_of(source) is not None
 
     def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:
-        """Import the file's own package, and for the export onnxmltools."""
+        """Import the file's own package, and for the export skl2onnx."""
         from onnxtool.conversion.boosting.load import form_of
 
         super().prepare(source, options, export=export)
@@ -52,7 +52,7 @@ class BoostingAdapter(Adapter):
         return load.load(source, form, options)
 
     def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
-        """Convert with onnxmltools, or with CatBoost's own writer.
+        """Write the trees by the package's own JSON form or dump.
 
         Raises:
             UnsupportedError: an objective without an ONNX form.

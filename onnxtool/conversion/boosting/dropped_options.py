@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 
-from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
-from onnxtool.conversion.boosting.patches.equivalent_booster import objective_of
-from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.frameworks import Booster, Estimator
 
 _LIGHTGBM = {"linear_tree": "\nis_linear=1", "boosting=rf": "\naverage_output"}
 
@@ -20,7 +21,7 @@ def dropped_options(estimator: Estimator) -> list[str]:
         # Bits 2 and 3 of a decision say what stands for a missing value: 1 is zero (LightGBM, include/LightGBM/tree.h).
         decisions = [w for line in text.splitlines() if line.startswith("decision_type=") for w in line[14:].split()]
         found += ["zero_as_missing"] * any(int(d) >> 2 & 3 == 1 for d in decisions)
-        return [*found, f"objective={objective_of(text)}"]
+        return [*found, f"objective={_objective_of(text)}"]
     if package == "xgboost":
         return _xgboost(estimator)
     if package == "catboost":
@@ -46,6 +47,23 @@ def text_of(estimator: Estimator) -> str:
     """A LightGBM model in its own file format."""
     booster = getattr(estimator, "booster_", estimator)
     return str(booster.model_to_string())
+
+
+def _objective_of(text: str) -> str:
+    """The objective that a LightGBM model names in its own file format, with its parameters."""
+    lines = (line for line in text.splitlines() if line.startswith("objective="))
+    return next(lines, "objective=").partition("=")[2]
+
+
+def booster_of(estimator: Estimator) -> Any:
+    """The Booster of an estimator of XGBoost, or the Booster that it is."""
+    return estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
+
+
+def learner_of(booster: Booster) -> dict[str, Any]:
+    """How XGBoost made a Booster, without its trees."""
+    learner: dict[str, Any] = json.loads(booster.save_config())["learner"]
+    return learner
 
 
 def loss_of(estimator: Estimator) -> str:

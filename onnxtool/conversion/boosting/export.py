@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
+from onnxtool.conversion.boosting.catboost_trees import export_catboost
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
-from onnxtool.conversion.boosting.lightgbm_trees import export_lightgbm, is_written
-from onnxtool.conversion.boosting.linear_booster import add_as_step, booster_of, export_linear, is_linear, learner_of
-from onnxtool.conversion.boosting.patches.equivalent_booster import RAW_SUMS, equivalent, sums_of
-from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
-from onnxtool.conversion.frameworks import Estimator, copy_with
-from onnxtool.conversion.patches import applied
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
+from onnxtool.conversion.boosting.ensembles import OPSET, add_as_step
+from onnxtool.conversion.boosting.lightgbm_trees import export_lightgbm
+from onnxtool.conversion.boosting.xgboost_trees import export_xgboost
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn.patches import exact_trees
-from onnxtool.conversion.sklearn.precision import adding_floats, comparing_doubles
 from onnxtool.conversion.sklearn.raw_thresholds import compared_in_float32
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, first_line
+from onnxtool.errors import OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 
@@ -36,29 +28,26 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 
-
-# What onnxmltools 1.16 writes for trees.
-NEWEST_OPSET = 15
+# What is written for trees.
+NEWEST_OPSET = OPSET
 
 
 def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model:
     """Convert a native model.
 
     Raises:
-        MissingExtraError: onnxmltools is not installed.
         UnsupportedError: an objective without an ONNX form.
     """
     package = type(model.estimator).__module__.split(".")[0]
     with quiet(verbose):
         try:
-            if package == "xgboost" and is_linear(model.estimator):
-                proto = export_linear(model.estimator, opset)
-            elif package == "lightgbm" and is_written(model.estimator):
-                proto = export_lightgbm(model.estimator, FLOAT)
+            if package == "xgboost":
+                proto = export_xgboost(model.estimator, opset)
+            elif package == "lightgbm":
+                proto = export_lightgbm(model.estimator, FLOAT, model.classes)
             else:
-                proto = _catboost(model.estimator) if package == "catboost" else _onnxmltools(model, package, opset)
+                proto = export_catboost(model.estimator)
         except OnnxToolError:
             raise
         except Exception as error:
@@ -67,55 +56,11 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
             what = f" ({', '.join(options)})" if options else ""
             raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error
     model.dropped = tuple(dropped_options(model.estimator))
-    fix_exported_trees(proto, model.estimator)
     model.notes.extend(category_notes(model.estimator))
-    without_zipmap(proto)
     if zipmap and len(model.outputs) == 2:
         _with_zipmap(proto, model)
     model.feeds_hint = model.feeds_hint or _range(proto, model)
     return io.from_proto(proto)
-
-
-def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelProto:
-    try:
-        from onnxmltools import convert
-        from onnxmltools.convert.common.data_types import FloatTensorType
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(model.form, "onnxmltools", "boosting") from error
-    shape = [d if isinstance(d, int) else None for d in model.inputs[0].shape or ()]
-    estimator = equivalent(model.estimator)
-    arguments: dict[str, Any] = {"initial_types": [("X", FloatTensorType(shape))], "target_opset": opset}
-    with applied((exact_trees.LIGHTGBM,)):
-        if package == "lightgbm":
-            proto: onnx.ModelProto = convert.convert_lightgbm(estimator, zipmap=False, **arguments)
-        else:
-            proto = convert.convert_xgboost(estimator, **arguments)
-    return proto
-
-
-def _catboost(estimator: Estimator) -> onnx.ModelProto:
-    import onnx
-
-    with tempfile.TemporaryDirectory() as folder:
-        if is_taken(estimator):
-            return export_trees(estimator, Path(folder))
-        path = Path(folder) / "model.onnx"
-        _with_integers(estimator, Path(folder) / "model.json").save_model(str(path), format="onnx")
-        return onnx.load(path)
-
-
-def _with_integers(estimator: Estimator, path: Path) -> Any:
-    """The same model with integers for the classes False and True or 0.0 and 1.0, which CatBoost 1.2 does not write."""
-    classes = np.asarray(getattr(estimator, "classes_", ()))
-    if not classes.size or classes.dtype.kind not in "bf" or not np.all(classes == np.round(classes)):
-        return estimator
-    import catboost
-
-    estimator.save_model(str(path), format="json")
-    model = json.loads(path.read_text())
-    model["model_info"]["class_params"] |= {"class_names": [int(c) for c in classes], "class_label_type": "Integer"}
-    path.write_text(json.dumps(model))
-    return catboost.CatBoostClassifier().load_model(str(path), format="json")
 
 
 def without_zipmap(proto: onnx.ModelProto) -> None:
@@ -187,7 +132,7 @@ def _register(package: str, alias: str) -> None:
     )
 
     options = {"nocl": [True, False], "zipmap": [True, False, "columns"], "raw_scores": [True, False]}
-    module, converter = sys.modules[package], _converter(package)
+    module, converter = sys.modules[package], _STEPS[package]
     prefixes = {"xgboost": ("XGB", "XGBRF"), "lightgbm": ("LGBM",), "catboost": ("CatBoost",)}[package]
     kinds = (("Classifier", classifier_shapes), ("Regressor", regressor_shapes))
     for prefix, (kind, shapes) in (*product(prefixes, kinds), (prefixes[0], ("Ranker", regressor_shapes))):
@@ -216,64 +161,32 @@ def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any =
     return _apply_zipmap(wanted, scope, model, type(inputs[0].type), operator.outputs) if wanted else operator.outputs
 
 
-def _converter(package: str) -> Any:
-    if package == "xgboost":
-        return _convert_xgboost_step
-    if package == "lightgbm":
-        return _convert_lightgbm_step
-    return _convert_catboost_step
-
-
-def _convert_lightgbm_step(scope: Any, operator: Any, container: Any) -> None:
-    from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
-
+def _add_lightgbm(scope: Any, operator: Any, container: Any) -> None:
     estimator = operator.raw_operator
-    if is_written(estimator):
-        if hasattr(estimator, "classes_") and NodeWriter(scope, operator, container).asks_scores:
-            raise UnsupportedError("LGBMClassifier: with linear_tree or zero_as_missing it gives chances alone here.")
-        add_as_step(scope, operator, container, export_lightgbm(estimator, DOUBLE))
-        return
-    operator.raw_operator = equivalent(estimator)
-    try:
-        with comparing_doubles(type(container)):
-            convert_lightgbm(scope, operator, container)
-    finally:
-        operator.raw_operator = estimator
+    raw = hasattr(estimator, "classes_") and NodeWriter(scope, operator, container).asks_scores
+    add_as_step(scope, operator, container, export_lightgbm(estimator, DOUBLE, raw=raw))
 
 
-def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
-    """Trees by onnxmltools, with NaN for the number that stands for a missing value; a linear model by ourselves."""
-    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
-
-    estimator, inputs = operator.raw_operator, operator.inputs
-    gap = missing_number(estimator)
+def _add_xgboost(scope: Any, operator: Any, container: Any) -> None:
+    """With NaN for the number that stands for a missing value."""
+    inputs, gap = operator.inputs, missing_number(operator.raw_operator)
     if gap is not None:
         operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
-    outputs, from_sums = operator.outputs, _what_gives_answers(estimator)
-    operator.raw_operator = equivalent(estimator if from_sums is None else sums_of(estimator))
-    if from_sums is not None:
-        from skl2onnx.common import data_types
-
-        operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
-    if gap is not None:
-        operator.raw_operator = copy_with(operator.raw_operator, missing=np.nan)
     try:
-        if is_linear(estimator):
-            add_as_step(scope, operator, container, export_linear(estimator, NEWEST_OPSET))
-            return
-        with adding_floats(type(container)):
-            convert_xgboost(scope, operator, container)
-        if from_sums is not None:
-            from_sums(NodeWriter(scope, operator, container), *(o.full_name for o in (operator.outputs[0], *outputs)))
+        add_as_step(scope, operator, container, export_xgboost(operator.raw_operator))
     finally:
-        operator.raw_operator, operator.inputs, operator.outputs = estimator, inputs, outputs
+        operator.inputs = inputs
 
 
-def _what_gives_answers(estimator: Estimator) -> Callable[..., None] | None:
-    """What makes labels and probabilities of XGBoost's sums; None where onnxmltools does."""
-    if has_several_labels(estimator):
-        return give_labels
-    return give_raw_sums if gives_raw_sums(estimator) else None
+def _add_catboost(scope: Any, operator: Any, container: Any) -> None:
+    add_as_step(scope, operator, container, export_catboost(operator.raw_operator))
+
+
+_STEPS: dict[str, Callable[[Any, Any, Any], None]] = {
+    "xgboost": _add_xgboost,
+    "lightgbm": _add_lightgbm,
+    "catboost": _add_catboost,
+}
 
 
 def _with_nan(write: NodeWriter, gap: float) -> Any:
@@ -286,61 +199,3 @@ def _with_nan(write: NodeWriter, gap: float) -> Any:
     met = write.add("And", write.add("GreaterOrEqual", x, lowest), write.add("LessOrEqual", x, highest))
     write.give(write.add("Where", met, np.nan, x), filled)
     return filled
-
-
-def _convert_catboost_step(scope: Any, operator: Any, container: Any) -> None:
-    """Copy the tree node of CatBoost's own ONNX form into the pipeline's graph."""
-    from onnx import helper
-
-    if is_taken(operator.raw_operator):
-        add_as_step(scope, operator, container, _catboost(operator.raw_operator))
-        return
-    proto = _catboost(operator.raw_operator)
-    version = next((o.version for o in proto.opset_import if o.domain == "ai.onnx.ml"), 1)
-    (tree,) = [n for n in proto.graph.node if n.op_type.startswith("TreeEnsemble")]
-    container.add_node(
-        tree.op_type,
-        [operator.inputs[0].full_name],
-        [o.full_name for o in operator.outputs],
-        op_domain="ai.onnx.ml",
-        op_version=version,
-        name=scope.get_unique_operator_name(tree.op_type),
-        **{a.name: helper.get_attribute_value(a) for a in tree.attribute},
-    )
-
-
-def has_several_labels(estimator: Estimator) -> bool:
-    """Whether an estimator of XGBoost gives several independent labels."""
-    booster = booster_of(estimator)
-    learner = learner_of(booster)
-    several = int(learner["learner_model_param"].get("num_target", "1")) > 1
-    return booster is not estimator and several and learner["objective"]["name"] == "binary:logistic"
-
-
-def give_labels(write: NodeWriter, sums: str, label: str, probabilities: str) -> None:
-    """Add what makes probabilities and labels of sums.
-
-    Args:
-        write: adds nodes to the graph.
-        sums, label, probabilities: names of tensors, the first of which is there.
-    """
-    write.add("Sigmoid", sums, name=probabilities)
-    above = write.add("Greater", sums, np.zeros(1, np.float32))
-    write.cast(above, INT64, name=label)
-
-
-def gives_raw_sums(estimator: Estimator) -> bool:
-    """Whether a classifier of XGBoost gives sums in the place of probabilities."""
-    return hasattr(estimator, "classes_") and learner_of(booster_of(estimator))["objective"]["name"] == RAW_SUMS
-
-
-def give_raw_sums(write: NodeWriter, sums: str, label: str, probabilities: str) -> None:
-    """As XGBoost takes sums [rows, 1] for the probability of the second class: 1 - s and s, and the label by 1/2.
-
-    Args:
-        write, sums, label, probabilities: as of `give_labels`.
-    """
-    one, half = np.ones(1, np.float32), np.full(1, 0.5, np.float32)
-    write.add("Concat", write.add("Sub", one, sums), sums, axis=1, name=probabilities)
-    above = write.add("Reshape", write.add("Greater", sums, half), np.array([-1]))
-    write.cast(above, INT64, name=label)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import TensorProto
 
-from onnxtool.conversion.boosting.dropped_options import missing_number, text_of
-from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+from onnxtool.conversion.boosting.dropped_options import booster_of, learner_of, missing_number, text_of
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.traced_trees import (
     TableTraceWriter,
@@ -60,7 +60,8 @@ def _xgboost(write: TableTraceWriter, estimator: Estimator, table: TracedTable) 
     begin = np.broadcast_to(score, count).astype(np.float64)
     sums = write.add("Add", sums, begin) if begin.any() else sums
     if objective in ("binary:logistic", "multi:softprob") and hasattr(estimator, "classes_"):
-        return classified(write, sums, count, estimator.classes_, equal=False)
+        label, chances = classified(write, widened(write, sums), count, estimator.classes_, equal=False)
+        return [label, write.add("Cast", chances, to=TensorProto.FLOAT) if write.double else chances]
     if objective in ("reg:squarederror", "reg:absoluteerror", "reg:quantileerror", "reg:pseudohubererror"):
         return [sums]
     raise UnsupportedError(f"objective {objective} has no exact form here")

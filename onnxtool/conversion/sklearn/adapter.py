@@ -24,7 +24,7 @@ class SklearnAdapter(Adapter):
     extra = "sklearn"
     imports_in_prepare = True
     loading = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnxtool.conversion.sklearn.model")
-    exporting = ("skl2onnx", "onnxmltools", "onnxtool.conversion.sklearn.export")
+    exporting = ("skl2onnx", "onnxtool.conversion.sklearn.export")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""

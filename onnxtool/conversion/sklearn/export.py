@@ -13,7 +13,6 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.boosting.patches.exported_trees import fixing_steps
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn import precision
@@ -126,7 +125,7 @@ def _convert(skl2onnx: ModuleType, model: SklearnModel, options: Mapping[str, An
         patches += [exact_columns.IN_DOUBLES, precision.PATCH]
     model.notes.extend(notes)
     try:
-        with applied(patches), fixing_steps(), precision.exact_constants(model.doubles):
+        with applied(patches), precision.exact_constants(model.doubles):
             proto: onnx.ModelProto = skl2onnx.convert_sklearn(
                 estimator,
                 name=type(model.estimator).__name__,

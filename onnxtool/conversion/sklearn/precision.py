@@ -20,11 +20,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.sklearn.patches.exact_trees import of_lightgbm, rounded_down
 from onnxtool.conversion.sklearn.raw_thresholds import (
     TREES,
     compare_raw_columns,
     compared_in_float32,
+    of_lightgbm,
+    rounded_down,
 )
 from onnxtool.conversion.sklearn.source_columns import SourceColumns
 
@@ -152,35 +153,6 @@ def _applied() -> Iterator[None]:
                 if hasattr(module, copy):
                     copied = _copied(getattr(module, copy), isolates=name.endswith("isolation_forest"))
                     stack.enter_context(replaced(module, copy, copied))
-        yield
-
-
-@contextmanager
-def comparing_doubles(container: type) -> Iterator[None]:
-    """Inside the block, ensembles that a library adds compare in float64, as LightGBM does."""
-    plain = container.add_node  # type: ignore[attr-defined]
-
-    def add_node(self: Any, kind: str, *arguments: Any, **attributes: Any) -> Any:
-        return plain(self, kind, *arguments, **attributes, **({_THRESHOLDS: (True, [])} if kind in TREES else {}))
-
-    with replaced(container, "add_node", add_node):
-        yield
-
-
-@contextmanager
-def adding_floats(container: type) -> Iterator[None]:
-    """Inside the block, the leaves of ensembles that a library adds are float32, as XGBoost's are: it reads them from a
-    text with nine digits of each.
-    """
-    plain = container.add_node  # type: ignore[attr-defined]
-
-    def add_node(self: Any, kind: str, *arguments: Any, **attributes: Any) -> Any:
-        for name in _NUMBERS[1:] if kind in TREES else ():
-            if attributes.get(name) is not None:
-                attributes[name] = np.asarray(attributes[name], np.float32).astype(np.float64).ravel().tolist()
-        return plain(self, kind, *arguments, **attributes)
-
-    with replaced(container, "add_node", add_node):
         yield
 
 

@@ -29,6 +29,8 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _SPECK = 1e-30
 _TRIED = 32  # numbers around a threshold, of each way to choose them
 _LARGEST = float(np.finfo(np.float64).max)
+_ZERO = np.float64(np.float32(-1e-35))
+_ENDLESS = 1e300
 
 
 def compared_in_float32(threshold: float, mode: str) -> float:
@@ -49,6 +51,29 @@ def compared_in_float32(threshold: float, mode: str) -> float:
 def _as_double(number: np.float32) -> float:
     """What lies beyond float32 is rounded as if its numbers went on."""
     return float(number) if np.isfinite(number) else float(np.copysign(1.0, number)) * 2.0**128
+
+
+def rounded_down(threshold: float) -> float:
+    """The largest float32 that is not above a threshold.
+
+    For every x in float32, x <= threshold is x <= the float32 that this gives. A threshold rounded to the nearest
+    float32 may lie above it, and then takes in numbers that it should not.
+    """
+    with np.errstate(over="ignore"):
+        nearest = np.float32(threshold)
+    if np.isnan(nearest) or float(nearest) <= float(threshold):  # as doubles: numpy would compare in float32
+        return float(nearest)
+    return float(np.nextafter(nearest, np.float32(-np.inf)))
+
+
+def of_lightgbm(threshold: float) -> float:
+    """LightGBM 4 takes numbers of up to 1e-35 for zero (kZeroThreshold) before it compares them with its thresholds, of
+    which -1e-35 is one wherever a feature holds zeros. It parts missing values from all others, infinity among them, by
+    an infinite threshold, for which its JSON form has a large number.
+    """
+    if threshold >= _ENDLESS:
+        return float("inf")
+    return float(np.nextafter(_ZERO, -np.inf)) if threshold == _ZERO else float(threshold)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What onnxmltools leaves out of LightGBM's models is put right, or named."""
+"""Options of LightGBM's models are named, and stand in the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from onnxtool.conversion.boosting.dropped_options import dropped_options
 from tests.conversion.answers import outputs
 
 lightgbm = pytest.importorskip("lightgbm")
-pytest.importorskip("onnxmltools")
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((200, 3)).astype(np.float32)
 CLASSES = np.digitize(ROWS[:, 0], [-0.5, 0.5])

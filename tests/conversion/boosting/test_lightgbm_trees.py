@@ -1,4 +1,4 @@
-"""LightGBM's linear leaves, and zeros that are missing values."""
+"""LightGBM's trees on their thresholds, its linear leaves, and zeros that are missing values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.conversion.boosting.lightgbm_trees import is_written
 from onnxtool.conversion.convert import convert
 from onnxtool.errors import OnnxToolError
 from tests.conversion.answers import outputs
@@ -26,10 +25,19 @@ Y = X[:, 0] * 3 * (X[:, 1] > 0) + X[:, 2]
 SMALL: dict[str, Any] = {"n_estimators": 6, "num_leaves": 5, "verbose": -1}
 
 
+def test_rows_on_the_thresholds(tmp_path: Path) -> None:
+    booster = lightgbm.LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(X.astype(float), Y).booster_
+    trees = booster.trees_to_dataframe().dropna(subset=["threshold"])
+    rows = np.zeros((len(trees), 4), np.float32)
+    places = trees.split_feature.str.removeprefix("Column_").astype(int)
+    rows[np.arange(len(rows)), places] = trees.threshold.astype(np.float32)
+    assert convert(booster, tmp_path / "out.onnx", effort="quick").ok
+    np.testing.assert_allclose(outputs(tmp_path / "out.onnx", rows)[0].ravel(), booster.predict(rows), rtol=1e-5)
+
+
 @pytest.mark.parametrize("rows", [X, HOLED], ids=["whole", "gaps"])
 def test_leaves_are_linear(rows: np.ndarray, tmp_path: Path) -> None:
     model = lightgbm.LGBMRegressor(linear_tree=True, **SMALL).fit(rows, Y)
-    assert is_written(model)
     for number, estimator in enumerate((model, model.booster_)):
         path = tmp_path / f"{number}.onnx"
         assert convert(estimator, path, effort="quick").ok
@@ -60,7 +68,6 @@ def test_zero_is_missing(tmp_path: Path) -> None:
     rows = np.where(RANDOM.random(X.shape) < 0.3, 0, X).astype(np.float32)
     target = np.where(rows[:, 0] == 0, 5, rows[:, 0])
     model = lightgbm.LGBMRegressor(zero_as_missing=True, **SMALL).fit(rows, target)
-    assert is_written(model)
     assert convert(model, tmp_path / "out.onnx", effort="quick").ok
     tried = np.concatenate([rows, HOLED, np.full((1, 4), 1e-36, np.float32)])
     np.testing.assert_allclose(outputs(tmp_path / "out.onnx", tried)[0].ravel(), model.predict(tried), rtol=1e-6)

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import onnxtool
-from onnxtool.conversion.boosting.linear_booster import is_linear
+from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conversion.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
-pytest.importorskip("onnxmltools")
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((200, 3)).astype(np.float32)
 TARGET = ROWS[:, 0] - 2 * ROWS[:, 1]

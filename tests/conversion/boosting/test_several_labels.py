@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import onnxtool
-from onnxtool.conversion.boosting.export import has_several_labels, sums_of
 from tests.conversion.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
-pytest.importorskip("onnxmltools")
 pytest.importorskip("skl2onnx")
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((200, 4)).astype(np.float32)
@@ -30,17 +28,3 @@ def test_labels_and_probabilities(tmp_path: Path) -> None:
     assert labels.dtype == np.int64
     np.testing.assert_array_equal(labels, model.predict(ROWS))
     np.testing.assert_allclose(chances, model.predict_proba(ROWS), rtol=1e-4, atol=1e-5)
-
-
-def test_one_label_is_not_several() -> None:
-    assert has_several_labels(fitted(LABELS))
-    assert not has_several_labels(fitted(LABELS[:, 0]))
-    assert not has_several_labels(fitted(LABELS).get_booster())
-    assert not has_several_labels(xgboost.XGBRegressor(n_estimators=2).fit(ROWS, ROWS[:, :2]))
-
-
-def test_sums_are_the_logits_of_the_probabilities() -> None:
-    model = fitted(LABELS)
-    chances = 1 / (1 + np.exp(-sums_of(model).predict(ROWS).astype(np.float64)))
-    np.testing.assert_allclose(chances, model.predict_proba(ROWS), rtol=1e-4)
-    assert model.objective == "binary:logistic"

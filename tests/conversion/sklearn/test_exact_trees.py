@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import onnxtool
-from onnxtool.conversion.sklearn.patches.exact_trees import rounded_down
 from onnxtool.conversion.sklearn.prepare import category_advice
+from onnxtool.conversion.sklearn.raw_thresholds import rounded_down
 from tests.conversion.answers import outputs
 
 ensemble = pytest.importorskip("sklearn.ensemble")

@@ -1,4 +1,4 @@
-"""Every correction of skl2onnx and onnxmltools is needed by the version that is installed."""
+"""Every correction of skl2onnx is needed by the version that is installed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestRegressor,
     StackingClassifier,
     VotingRegressor,
@@ -46,7 +47,7 @@ from onnxtool.conversion.sklearn.patches import (
     chosen_columns,
     chosen_threshold,
     exact_columns,
-    exact_trees,
+    gradient_boosting,
     hashed_words,
     imputers,
     infrequent_categories,
@@ -94,20 +95,6 @@ def transformed(model: Any, rows: np.ndarray) -> np.ndarray:
     return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
 
 
-def lightgbm_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
-    lightgbm = pytest.importorskip("lightgbm")
-    booster = lightgbm.LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(X.astype(np.float64), Y)
-    trees = booster.booster_.trees_to_dataframe().dropna(subset=["threshold"])
-    places = trees.split_feature.str.removeprefix("Column_").astype(int)
-    return booster.booster_, on_thresholds(places, trees.threshold), predicted
-
-
-def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:
-    rows = np.zeros((len(thresholds), 3), np.float32)
-    rows[np.arange(len(rows)), np.asarray(places)] = np.asarray(thresholds).astype(np.float32)
-    return rows
-
-
 CASES: dict[Patch[..., object], Case] = {
     votes.PATCH: lambda: (
         BaggingClassifier(LinearSVC(), 4, max_features=0.7, random_state=0).fit(X, 9 - 2 * X.argmax(1)),
@@ -119,7 +106,9 @@ CASES: dict[Patch[..., object], Case] = {
     chosen_threshold.PATCH: lambda: (
         FixedThresholdClassifier(LogisticRegression(), threshold=0.05).fit(X, LABEL), X, predicted,
     ),
-    exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
+    gradient_boosting.PATCH: lambda: (
+        HistGradientBoostingRegressor(loss="poisson", max_iter=3).fit(X, np.exp(X[:, 0])), X, predicted,
+    ),
     exact_columns.IN_DOUBLES: lambda: (Binarizer(threshold=float(X[0, 0])).fit(X), X, transformed),
     chosen_columns.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
     hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),

@@ -1,1 +1,0 @@
-"""Corrections of the exporters of boosted trees."""
