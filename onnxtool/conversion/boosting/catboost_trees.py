@@ -50,6 +50,9 @@ def export_catboost(estimator: Estimator) -> onnx.ModelProto:
     targets = max(len(bias), ensemble.targets)
     sums = graph.trees("X", ensemble, np.broadcast_to(bias, targets).tolist())
     if not classes:
+        if loss == "RMSEWithUncertainty":  # the second sum is the logarithm of the standard deviation
+            variance = graph.add("Exp", graph.add("Mul", sums, 2.0))
+            sums = graph.add("Where", np.array([[True, False]]), sums, variance)
         graph.give_prediction(graph.linked(sums, "Exp" if loss in _EXPONENTIAL else ""))
     elif targets == 1 or loss in _SEVERAL_LABELS:
         # The sum is compared with what gives the bound: the nearest float of a probability may lie on its other side.

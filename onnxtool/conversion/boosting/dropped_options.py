@@ -35,14 +35,6 @@ def missing_number(estimator: Estimator) -> float | None:
     return float(missing) if isinstance(missing, (int, float)) and not np.isnan(missing) else None
 
 
-def category_notes(estimator: Estimator) -> list[str]:
-    """How LightGBM numbers the categories of the table that it was fitted on: the ONNX file takes the numbers."""
-    booster = getattr(estimator, "booster_", estimator)
-    known = getattr(booster, "pandas_categorical", None) or ()
-    shown = [", ".join(f"{value} is {code}" for code, value in enumerate(values[:5])) for values in known]
-    return [f"categories are given to the ONNX file as numbers: {text}" for text in shown]
-
-
 def text_of(estimator: Estimator) -> str:
     """A LightGBM model in its own file format."""
     booster = getattr(estimator, "booster_", estimator)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.catboost_trees import export_catboost
-from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
+from onnxtool.conversion.boosting.category_columns import category_notes
+from onnxtool.conversion.boosting.dropped_options import dropped_options, missing_number
 from onnxtool.conversion.boosting.ensembles import OPSET, add_as_step
 from onnxtool.conversion.boosting.lightgbm_trees import export_lightgbm
 from onnxtool.conversion.boosting.xgboost_trees import export_xgboost

@@ -1,7 +1,8 @@
 """XGBoost's models -> ONNX: trees and linear functions, and what the objectives make of their sums.
 
-Source: XGBoost 3, its JSON format, where a number below the threshold goes left and a category of the set right; the
-objectives' PredTransform and ProbToMargin (src/objective), and src/gbm/gblinear.cc.
+Source: XGBoost 3, its JSON format, where a number below the threshold goes left and a category of the set right (one
+below zero or unknown is in no set, and of others the fraction is dropped: src/common/categorical.h); the objectives'
+PredTransform and ProbToMargin (src/objective), and src/gbm/gblinear.cc.
 """
 
 from __future__ import annotations
@@ -93,9 +94,11 @@ def _tree_sums(graph: BoosterGraph, estimator: Estimator, objective: str) -> tup
     body, counts = learner["gradient_booster"], learner["learner_model_param"]
     weights = body.get("weight_drop")  # of DART, whose trees are those of a booster inside
     model = body.get("gbtree", body)["model"]
-    ensemble = TreeEnsemble()
+    ensemble, categories = TreeEnsemble(), np.zeros((1, booster.num_features()), bool)
     for number, (tree, target) in enumerate(zip(model["trees"], model["tree_info"], strict=True)):
         _add_tree(ensemble, number, tree, int(target), 1.0 if weights is None else weights[number])
+        places = np.flatnonzero(tree.get("split_type") or ())
+        categories[0, np.array(tree["split_indices"], np.int64)[places]] = True
     targets = max(1, int(counts.get("num_class", "1")), int(counts.get("num_target", "1")))
     begin = np.atleast_1d(np.array(json.loads(counts["base_score"]), np.float32))
     with np.errstate(divide="ignore"):
@@ -103,25 +106,56 @@ def _tree_sums(graph: BoosterGraph, estimator: Estimator, objective: str) -> tup
             begin = np.log(begin)
         elif objective in _LOGISTIC:
             begin = -np.log(np.float32(1) / begin - np.float32(1))
-    return graph.trees("X", ensemble, np.broadcast_to(begin, targets).tolist()), targets
+    x = "X"
+    if categories.any():  # a category below zero is none
+        x = graph.add("Where", categories, graph.add("Floor", x), x)
+    return graph.trees(x, ensemble, np.broadcast_to(begin, targets).tolist()), targets
 
 
 def _add_tree(ensemble: TreeEnsemble, number: int, tree: Mapping[str, Any], target: int, weight: float) -> None:
-    numbers = np.array(tree["split_conditions"], np.float32).astype(np.float64).tolist()
-    left, right = tree["left_children"], tree["right_children"]
-    reached, pending = set[int](), [0]  # nodes that were taken out again are still listed
+    left, right, numbers = tree["left_children"], tree["right_children"], np.array(tree["split_conditions"], np.float32)
+    leaves, sets = _leaves_of(tree, numbers, target), _categories_of(tree)
+    following, reached, pending = len(left), set[int](), [0]  # nodes that were taken out again are still listed
     while pending:
         node = pending.pop()
         reached.add(node)
         pending += [left[node], right[node]] if left[node] >= 0 else []
     for node in sorted(reached):
         if left[node] < 0:
-            ensemble.add_leaf(number, node, {target: float(np.float32(weight * np.float32(numbers[node])))})
+            ensemble.add_leaf(
+                number, node, {place: float(np.float32(weight * value)) for place, value in leaves[node].items()}
+            )
             continue
-        if tree["split_type"][node]:
-            raise UnsupportedError("XGBoost: splits on categories have no ONNX form here; encode them before.")
-        ensemble.add_node(
-            number, node, featureids=tree["split_indices"][node], values=numbers[node], modes="BRANCH_LT",
-            truenodeids=left[node], falsenodeids=right[node],
-            missing_value_tracks_true=int(tree["default_left"][node]),
-        )  # fmt: skip
+        asked, missing = {"featureids": tree["split_indices"][node]}, bool(tree["default_left"][node])
+        if node not in sets:
+            ensemble.add_node(
+                number, node, **asked, values=float(numbers[node]), modes="BRANCH_LT", truenodeids=left[node],
+                falsenodeids=right[node], missing_value_tracks_true=int(missing),
+            )  # fmt: skip
+            continue
+        place, categories = node, sets[node]
+        for count, category in enumerate(categories, 1):  # a node for each, of which all lead on to one
+            last = count == len(categories)
+            ensemble.add_node(
+                number, place, **asked, values=float(category), modes="BRANCH_EQ", truenodeids=right[node],
+                falsenodeids=left[node] if last else following, missing_value_tracks_true=int(not missing),
+            )  # fmt: skip
+            place, following = following, following + (not last)
+
+
+def _leaves_of(tree: Mapping[str, Any], numbers: np.ndarray, target: int) -> dict[int, dict[int, np.float32]]:
+    """What each leaf adds to which target: one number, or one for each target."""
+    count = int(tree["tree_param"].get("size_leaf_vector", "1"))
+    leaves = [node for node, child in enumerate(tree["left_children"]) if child < 0]
+    if count <= 1:
+        return {node: {target: numbers[node]} for node in leaves}
+    if "leaf_weights" not in tree:
+        raise UnsupportedError("XGBoost: leaves of several numbers are read as XGBoost 3.2 and newer write them.")
+    rows = np.array(tree["leaf_weights"], np.float32).reshape(-1, count)
+    return {node: dict(enumerate(rows[tree["right_children"][node]])) for node in leaves}
+
+
+def _categories_of(tree: Mapping[str, Any]) -> dict[int, list[int]]:
+    """Of each node that asks for categories those that go right, never none."""
+    spans = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
+    return {node: tree["categories"][start : start + size] for node, start, size in spans}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options
+from onnxtool.conversion.boosting.category_columns import category_notes
+from onnxtool.conversion.boosting.dropped_options import dropped_options
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
@@ -66,7 +67,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         without_zipmap(proto)
     last = last_step(model.estimator)
     model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
-    model.notes.extend(category_notes(last))
+    model.notes.extend(category_notes(last, encoded=bool(model.categories)))
     clean_up(proto, model)
     model.untested = left_out(proto)
     if model.untested or any(type(s).__name__ in FORMULAS for s in steps_of(model.estimator)):

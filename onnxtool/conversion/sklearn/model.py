@@ -44,7 +44,7 @@ class SklearnModel(SourceModel):
     Attributes:
         estimator: fitted.
         columns: names of the training columns when each is an input of its own; () for one matrix.
-        categories: those that the source is given in pandas' type of categories.
+        categories: of columns that the source is given in pandas' type of categories, by name; others are missing.
         names: the training data's column names, when it had some.
         computes: for each output, how the estimator computes it.
         raw_scores: a classifier without probabilities; its decision function takes their place.
@@ -69,7 +69,7 @@ class SklearnModel(SourceModel):
     dropped: tuple[str, ...] = ()
     in_doubles: bool = True
     untested: str = ""
-    categories: tuple[str, ...] = ()
+    categories: Mapping[str, list[Any]] = field(default_factory=dict)
     cheap_rows: bool = True
     _clear_rows: dict[str, np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
@@ -120,7 +120,7 @@ class SklearnModel(SourceModel):
             inputs=inputs,
             outputs=named(specs, options.output_names, "--output-names"),
             computes=tuple(c for *_, c in outputs),
-            categories=tuple(columns),
+            categories=columns,
             columns=schema.columns,
             form=form,
             framework=f"scikit-learn {sklearn.__version__}",
@@ -242,7 +242,10 @@ class SklearnModel(SourceModel):
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
         # Columns that the model drops must be there all the same.
         frame = pandas.DataFrame({name: columns.get(str(name), 0) for name in self.estimator.feature_names_in_})
-        return frame.astype(dict.fromkeys(self.categories, "category"))
+        for name, known in self.categories.items():
+            places = pandas.Index(known).get_indexer(frame[name])
+            frame[name] = pandas.Categorical.from_codes(places, known)
+        return frame
 
 
 def outputs_of(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.category_columns import numbered_categories
 from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.sklearn.schema import steps_of
 from onnxtool.errors import UnsupportedError
@@ -106,11 +107,6 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
             raise UnsupportedError(category_advice(step))
-        if getattr(step, "multi_strategy", None) == "multi_output_tree":
-            raise UnsupportedError(
-                f"{name}: its leaves hold a number for each target (multi_strategy='multi_output_tree'), which the "
-                "exporter does not take. Fit it with multi_strategy='one_output_per_tree'."
-            )
         for column in getattr(step, "categories_", None) or ():
             if any(isinstance(v, str) and v == "" for v in column) and any(v is None or v != v for v in column):
                 raise UnsupportedError(f"{name}: {_TWO_GAPS}")
@@ -141,7 +137,7 @@ def category_advice(estimator: Estimator) -> str:
                 f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
                 "(OneHotEncoder), and fit it on numbers."
             )
-        if getattr(getattr(step, "_Booster", None), "pandas_categorical", None):
+        if numbered_categories(step):
             return (
                 f"{name} numbers the categories in the order of the table that it was fitted on, and the ONNX file "
                 "takes these numbers: give frame[column].cat.set_categories(those of the fit).cat.codes."
@@ -150,11 +146,9 @@ def category_advice(estimator: Estimator) -> str:
 
 
 def _splits_categories(step: Estimator) -> bool:
-    """Boosters of scikit-learn, XGBoost or CatBoost that have learned from categories."""
+    """Boosters of scikit-learn or CatBoost that have learned from categories."""
     if hasattr(step, "get_cat_feature_indices"):
         return step.is_fitted() and bool(step.get_cat_feature_indices())
-    if type(step).__module__.startswith("xgboost.") and hasattr(step, "get_booster"):
-        return step.__sklearn_is_fitted__() and "c" in (step.get_booster().feature_types or ())
     rounds = getattr(step, "_predictors", None) or ()
     return any(tree.nodes["is_categorical"].any() for trees in rounds for tree in trees)
 

@@ -34,6 +34,7 @@ def run(model: Any, folder: Path, rows: np.ndarray) -> list[np.ndarray]:
         ("Poisson", {"grow_policy": "Lossguide"}),
         ("MultiRMSE", {}),
         ("MultiQuantile:alpha=0.2,0.8", {}),
+        ("RMSEWithUncertainty", {}),
     ],
 )
 def test_regressors(loss: str, growth: dict[str, Any], tmp_path: Path) -> None:

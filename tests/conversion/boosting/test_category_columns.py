@@ -1,4 +1,4 @@
-"""LightGBM on frames with columns of categories: the ONNX file takes the categories."""
+"""Boosters on frames with columns of categories: the ONNX file takes the categories."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pandas
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from onnxtool.conversion.boosting.category_columns import category_columns
+from onnxtool.conversion.boosting.category_columns import category_columns, category_notes, numbered_categories
 from tests.conversion.sklearn.converted_model import run_converted
 
 lightgbm = pytest.importorskip("lightgbm")
+xgboost = pytest.importorskip("xgboost")
 RANDOM = np.random.default_rng(0)
 TOWNS = RANDOM.choice(["Rome", "Oslo", "Bern"], 300)
 ZONES = RANDOM.choice([7, 3, 20], 300)
@@ -54,3 +55,46 @@ def test_other_categories_stay_numbers(towns: Any) -> None:
         "town": ["Bern", "Oslo", "Rome"],
         "zone": [3, 7, 20],
     }
+
+
+XGBOOST = [{}, {"max_cat_to_onehot": 50}, {"booster": "dart", "rate_drop": 0.5}]
+
+
+@pytest.mark.parametrize("options", XGBOOST, ids=["sets", "one-hot", "dropout"])
+def test_xgboost_looks_categories_up(options: dict[str, Any], tmp_path: Path) -> None:
+    frame = FRAME.copy()
+    frame.loc[:40, "town"] = frame.loc[30:60, "size"] = np.nan
+    model = xgboost.XGBClassifier(n_estimators=15, max_depth=4, enable_categorical=True, **options).fit(frame, TARGET)
+    assert category_columns(model) == {"town": ["Bern", "Oslo", "Rome"], "zone": [3, 7, 20]}
+    texts = frame["town"].astype(object).fillna("").to_numpy()
+    columns = (frame["size"].to_numpy(), texts, frame["far"].to_numpy(float), ZONES)
+    _, chances = run_converted(model, tmp_path, *(c.reshape(-1, 1) for c in columns), prove=True)
+    np.testing.assert_allclose(chances, model.predict_proba(frame), atol=1e-6)
+    assert np.ptp(chances) > 0.5
+
+
+def test_numbers_of_categories_are_decided_as_xgboost_decides_them(tmp_path: Path) -> None:
+    """Fractions are dropped, what is below zero or too large is in no set, and missing ones have a way of their own."""
+    rows = np.column_stack([RANDOM.integers(0, 40, 600), RANDOM.normal(size=600)]).astype(np.float32)
+    rows[:60, 0] = np.nan
+    target = np.isin(rows[:, 0], [0, 3, 7, 31, 32, 39]) * 3 + np.isnan(rows[:, 0]) + rows[:, 1]
+    model = xgboost.XGBRegressor(n_estimators=10, enable_categorical=True, feature_types=["c", "q"]).fit(rows, target)
+    odd = [-1, -0.5, -0.0, 0.5, 3.999, 7.5, 31.5, 39.9, 40, 64, 5e6, 1e9, np.inf, -np.inf, np.nan]
+    tried = np.array([[a, b] for a in odd for b in (-1.0, 0.0, 1.0)], np.float32)
+    for inputs in (rows, tried):
+        (found,) = run_converted(model, tmp_path, inputs)
+        np.testing.assert_allclose(found.reshape(-1), model.predict(inputs), atol=1e-5)
+
+
+def test_leaves_of_several_numbers(tmp_path: Path) -> None:
+    rows = RANDOM.normal(size=(300, 4)).astype(np.float32)
+    targets = np.column_stack([rows[:, 0] > 0, 5 + 3 * rows[:, 1], -rows[:, 2]])
+    model = xgboost.XGBRegressor(n_estimators=8, max_depth=3, multi_strategy="multi_output_tree").fit(rows, targets)
+    (found,) = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(found, model.predict(rows), atol=1e-5)
+
+
+def test_texts_that_xgboost_cuts_short_stay_numbers() -> None:
+    frame = pandas.DataFrame({"town": pandas.Categorical(RANDOM.choice(["Rome", "Zürich"], 50))})
+    model = xgboost.XGBRegressor(n_estimators=2, enable_categorical=True).fit(frame, frame["town"] == "Rome")
+    assert numbered_categories(model) == [[None]] and category_columns(model) == {} and category_notes(model) == []

@@ -78,7 +78,7 @@ def test_a_split_on_categories_is_refused(tmp_path: Path) -> None:
 def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     package = pytest.importorskip(library)
-    cities = RANDOM.choice(["Berlin", "Paris", "Rome"], 200)
+    cities = RANDOM.choice(["Zürich", "Paris", "Rome"], 200)  # XGBoost 3.2 cuts letters beyond ASCII
     known = pandas.Categorical(cities, ordered=library == "lightgbm")  # of which others are taken as they are
     frame = pandas.DataFrame({"city": known, "age": RANDOM.standard_normal(200)})
     make = {
@@ -90,7 +90,8 @@ def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path
         ),
     }
     booster = make[library]().fit(frame, (cities == "Paris") ^ (frame["age"] > 0))
-    advice = "numbers the categories" if library == "lightgbm" else "splits on categories.*Encode them"
+    numbered = library in ("lightgbm", "xgboost")
+    advice = "numbers the categories" if numbered else "splits on categories.*Encode them"
     with pytest.raises(onnxtool.errors.InputError, match=f"'city': .* is not a number.*{advice}"):
         onnxtool.convert(booster, tmp_path / "out.onnx", sample=frame)
     plain = make[library]().set_params(**({"cat_features": None} if library == "catboost" else {}))
