@@ -80,6 +80,13 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 
 @pytest.fixture(scope="module", autouse=True)
+def little_garbage() -> None:
+    """What earlier modules left is let go; what stays is looked at no more: commands collect garbage to free memory."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
 def quick_proofs() -> Iterator[None]:
     """What compares without naming an effort does so at "quick", also when a fixture of the module does it.
 

@@ -1,7 +1,8 @@
 """What commands do while tests run, except where a test is about the search: less.
 
-`--effort normal` stands for quick, what is timed is timed for a tenth as long (no test asserts a speed), and models
-with many weights have no certificate: that of the bundled one takes longer than all else that a command does.
+`--effort normal` stands for quick; what is timed, or judged once more as time allows, has a tenth of the time (no
+test asserts speed); models with many weights have no certificate, which for the bundled one takes longer than all
+else that a command does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from unittest import mock
 
 from onnxtool import walkthrough
 from onnxtool.conversion import equivalence
+from onnxtool.equality import judge_again
 from onnxtool.equality.certificate import models
 from onnxtool.equality.search import branch_distance, difference
 from onnxtool.equality.trials import observe, trial
@@ -30,6 +32,7 @@ _TABLES = (
 _NORMAL = tuple(table["normal"] for table in _TABLES)  # type: ignore[attr-defined]
 _CERTIFIED = 2**14, models.MOST_WEIGHTS  # bytes of weights
 _TIMED = tuple((module, module._BUDGET) for module in (timing, fusion_selection, kernel_table, walkthrough))
+_JUDGED = judge_again._SECONDS
 
 
 def are_quick() -> bool:
@@ -43,6 +46,7 @@ def meaning(*, quick: bool) -> Iterator[None]:
     with ExitStack() as changed:
         for table, normal in zip(_TABLES, _NORMAL, strict=True):
             changed.enter_context(mock.patch.dict(table, normal=table["quick"] if quick else normal))  # type: ignore
+        changed.enter_context(mock.patch.object(judge_again, "_SECONDS", _JUDGED / 10 if quick else _JUDGED))
         changed.enter_context(mock.patch.object(models, "MOST_WEIGHTS", _CERTIFIED[0] if quick else _CERTIFIED[1]))
         for module, seconds in _TIMED:
             changed.enter_context(mock.patch.object(module, "_BUDGET", seconds / 10 if quick else seconds))

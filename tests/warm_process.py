@@ -18,6 +18,7 @@ _BUILDING = (
     "mobius._builder",
     "mobius._config_resolver",
     "onnxruntime.quantization.matmul_nbits_quantizer",
+    "onnxruntime_genai.models.builders",
     "peft",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",

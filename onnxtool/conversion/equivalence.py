@@ -20,7 +20,7 @@ from onnxtool.equality.rule.ties import ConfirmedTies
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.difference import largest_difference
 from onnxtool.equality.trials.graph_trials import facts_of
-from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError, one_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.io.lazy_read import WORTHWHILE
@@ -290,7 +290,7 @@ def cleaned_up(graph: ir.Model, proof: SourceProof, notes: list[str]) -> tuple[i
             return graph, report
         trouble = "changed its results"
     except Exception as error:  # a bug of ours in a pass must not cost the user the conversion
-        trouble = f"failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        trouble = f"failed ({type(error).__name__}: {one_line(error, 200)})"
     plain = proof.compare(untouched)
     if not plain.differs:
         notes.append(f"left as the exporter wrote it: tidying it up {trouble}")

@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Generic, ParamSpec, TypeVar
 
 Inputs = ParamSpec("Inputs")
-Value = TypeVar("Value")
 Result_co = TypeVar("Result_co", covariant=True)
 
 
@@ -63,14 +62,6 @@ def correct(patches: Iterable[Patch[Inputs, object]], *made: Inputs.args, **more
     for patch in patches:
         if patch.is_needed:
             patch.apply(*made, **more)
-
-
-def substitute(patches: Iterable[Patch[[Value], Value]], value: Value) -> Value:
-    """What stands for something that a library refuses, by those of the patches that the installed versions need."""
-    for patch in patches:
-        if patch.is_needed:
-            value = patch.apply(value)
-    return value
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import NUMBERS
 from onnxtool.equality.trials.telling import telling_probes
-from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError, one_line
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
@@ -242,10 +242,9 @@ def verify_standard(model: ir.Model) -> None:
         with guarded("checking the edited model", light.ByteSize()):
             onnx.checker.check_model(light)
     except onnx.checker.ValidationError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise VerdictError(f"the edited model breaks the standard: {reason} Nothing was written.") from error
+        raise VerdictError(f"the edited model breaks the standard: {one_line(error)} Nothing was written.") from error
     except Exception as error:
-        raise UnsupportedError(f"the edited model cannot be checked: {' '.join(str(error).split())[:300]}") from error
+        raise UnsupportedError(f"the edited model cannot be checked: {one_line(error)}") from error
 
 
 def _leave_out_external(graph: Any) -> None:

@@ -18,13 +18,13 @@ from onnxtool.equality.search.counterexample import (
     Findings,
     fails,
     judge_trials,
+    keep,
     minimise_failure,
     run_as_reference,
     search_starts,
     with_findings,
 )
 from onnxtool.equality.search.difference import search
-from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.graph_trials import reach_conditions, unreached_parts
 from onnxtool.equality.trials.observe import Observed, observe

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 
+from onnxtool.errors import one_line
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
 from onnxtool.model.header import element_type, operator_name
@@ -163,7 +164,7 @@ def _listed(
     try:
         shapes = _shapes(complete(bound))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
+        warnings.append(f"shape inference failed, compute is not counted: {one_line(error)}")
     return list(_nodes(proto, shapes)), assumed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from onnxtool.errors import UsageError
+from onnxtool.errors import UsageError, one_line
 from onnxtool.options.optimize import Level as Level
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class FaultyPassError(Exception):
     """
 
     def __init__(self, name: str, error: Exception) -> None:
-        said = " ".join(str(error).split())[:200]
+        said = one_line(error, 200)
         self.name, self.reason = name, f"it fails with {type(error).__name__}{': ' if said else ''}{said}"
         super().__init__(f"the pass {name}: {self.reason}")
 

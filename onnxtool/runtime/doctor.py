@@ -6,6 +6,7 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
 
+from onnxtool.errors import one_line
 from onnxtool.report.doctor import CpuFeature, DoctorReport, Extra, ProviderInfo
 from onnxtool.runtime import cpu
 
@@ -35,7 +36,7 @@ def doctor() -> DoctorReport:
 
         providers = tuple(onnxruntime.get_available_providers())
     except Exception as error:
-        problems.append(f"onnxruntime cannot be imported: {' '.join(str(error).split())[:300]}")
+        problems.append(f"onnxruntime cannot be imported: {one_line(error)}")
     features = cpu.features()
     return DoctorReport(
         python=platform.python_version(),

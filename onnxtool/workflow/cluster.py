@@ -1,6 +1,6 @@
 """Steps on other machines: what travels to a worker and back, and which workers may run a step.
 
-The engine that brings it there is in an executor of its own (cluster_engines.py).
+The engine that brings it there is in an executor of its own (executors.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock as ThreadLock
 from typing import Any
 
-from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, one_line
 from onnxtool.model.io import sha256
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE
@@ -272,7 +272,7 @@ class ClusterExecutor(ABC):
         try:
             delivery: Delivery = future.result()
         except Exception as error:  # the engine's own, and whatever it raises again from the worker
-            reason = " ".join(str(error).split())[:300]
+            reason = one_line(error)
             return StepResult(None, f"lost on the cluster: {type(error).__name__}: {reason}", ResourceError.exit_code)
         finally:
             self._release(future)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, UsageError, needs_extra
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, UsageError, needs_extra, one_line
 from onnxtool.runtime.worker.tasks import TaskPool, TaskProcessEndedError
 from onnxtool.workflow import digests
 from onnxtool.workflow.cluster import (
@@ -114,8 +114,7 @@ class RayExecutor(ClusterExecutor):
             raise
         except Exception as error:
             self.close()
-            reason = " ".join(str(error).split())[:300]
-            raise ResourceError(f"{self.name}: a node cannot run onnxtool ({reason}).") from error
+            raise ResourceError(f"{self.name}: a node cannot run onnxtool ({one_line(error)}).") from error
 
     def _send(self, package: ShippedPackage, needed: dict[str, float]) -> Any:
         graphics = needed.pop("gpu", 0)  # Ray's own name for it, so that it also chooses the device
@@ -215,12 +214,8 @@ def open_executor(name: str, jobs: int) -> Executor:
     if name == "processes":
         return ProcessExecutor(jobs)
     if name.startswith("dask://"):
-        from onnxtool.workflow.executors import DaskExecutor
-
         return DaskExecutor(name.removeprefix("dask://"))
     if name.startswith("ray://"):
-        from onnxtool.workflow.executors import RayExecutor
-
         return RayExecutor(name.removeprefix("ray://"))
     raise UsageError(f"--executor {name}: must be local, processes, dask://HOST:PORT or ray://HOST:PORT.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from onnxtool.conversion import registry
 from onnxtool.conversion.adapter import Adapter, SourceModel
+from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.registry import adapters, find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
@@ -86,3 +88,12 @@ def test_recognising_imports_no_framework(fixtures: Path) -> None:
         "assert not {'torch', 'tensorflow', 'keras', 'sklearn', 'xgboost', 'jax', 'paddle'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_frameworks_are_imported_without_looking_for_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fails.py").write_text("raise ValueError('no library')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "looks.py").write_text("import gc\nSEEN = gc.isenabled()\n")
+    import_all(["fails", "looks"])
+    assert not sys.modules.pop("looks").SEEN
+    assert gc.isenabled()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Mapping
 from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.boosting.dropped_options import booster_of, text_of
+from onnxtool.conversion.boosting.boosters import booster_of, text_of
 from onnxtool.conversion.frameworks import Booster, Estimator, copy_with
 
 
@@ -75,6 +76,33 @@ def _of_xgboost(booster: Booster) -> list[list[Any]]:
     return found
 
 
+def preprocessing_apart(estimator: Estimator) -> Any:
+    """scikit-learn's histogram boosting with the numbers of its categories given by a step in front of it; any other
+    estimator as it is.
+
+    Args:
+        estimator: fitted; a pipeline may end with the booster.
+    """
+    steps = list(getattr(estimator, "steps", None) or ())
+    model = steps[-1][1] if steps else estimator
+    inner = getattr(model, "_preprocessor", None)
+    if inner is None or not hasattr(model, "_predictors"):
+        return estimator
+    from sklearn.pipeline import Pipeline
+
+    encoder, chosen = inner.named_transformers_["encoder"], inner.transformers_[0][2]
+    known = [[c for c in values if c is not None and c == c] for values in encoder.categories_]  # missing is unknown
+    if not all(known):
+        return estimator
+    names = list(getattr(inner, "feature_names_in_", range(inner.n_features_in_)))
+    columns = [name for name, one in zip(names, chosen, strict=True) if one]
+    rest = [name for name in names if name not in columns]
+    categories = dict(zip(columns, known, strict=True))
+    parts = [_encoder(categories), *([("numbers", "passthrough", rest)] if rest else [])]
+    split = [("encode", _fitted(parts, names, categories)), ("predict", copy_with(model, _preprocessor=None))]
+    return copy_with(estimator, steps=[*steps[:-1], *split]) if steps else Pipeline(split)
+
+
 def with_encoder(estimator: Estimator, categories: dict[str, list[Any]]) -> Any:
     """The estimator behind an encoder of its categories, as a fitted pipeline that does the same.
 
@@ -82,24 +110,34 @@ def with_encoder(estimator: Estimator, categories: dict[str, list[Any]]) -> Any:
         estimator: of LightGBM or XGBoost.
         categories: of its columns by name, in the order of the fit.
     """
-    import pandas
-    from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import OrdinalEncoder
 
     names = [str(name) for name in estimator.feature_names_in_]
-    frame = pandas.DataFrame({name: categories.get(name, [0.0])[:1] for name in names})
-    parts: list[tuple[str, Any, list[str]]] = []
+    parts: list[Any] = []
     for encoded, group in groupby(names, categories.__contains__):
         columns = list(group)
-        values = [
-            np.array(categories[n], object if isinstance(categories[n][0], str) else None) for n in columns * encoded
-        ]
-        encoder = OrdinalEncoder(categories=values, handle_unknown="use_encoded_value", unknown_value=np.nan)
-        parts.append((str(len(parts)), encoder if encoded else "passthrough", columns))
+        own = {name: categories[name] for name in columns * encoded}
+        parts.append(_encoder(own, str(len(parts))) if encoded else (str(len(parts)), "passthrough", columns))
     if not hasattr(estimator, "get_booster"):  # LightGBM's number what they are given once more
         numbered = copy.copy(estimator._Booster)
         numbered.pandas_categorical = None
         estimator = copy_with(estimator, _Booster=numbered)
-    head = ColumnTransformer(parts, sparse_threshold=0).fit(frame)
-    return Pipeline([("encode", head), ("predict", estimator)])
+    return Pipeline([("encode", _fitted(parts, names, categories)), ("predict", estimator)])
+
+
+def _encoder(categories: Mapping[Any, list[Any]], name: str = "encoder") -> tuple[str, Any, list[Any]]:
+    from sklearn.preprocessing import OrdinalEncoder
+
+    values = [np.array(v, object if isinstance(v[0], str) else None) for v in categories.values()]
+    encoder = OrdinalEncoder(categories=values, handle_unknown="use_encoded_value", unknown_value=np.nan)
+    return name, encoder, list(categories)
+
+
+def _fitted(parts: list[Any], names: list[Any], categories: Mapping[Any, list[Any]]) -> Any:
+    """A ColumnTransformer of columns by name, or by place."""
+    import pandas
+    from sklearn.compose import ColumnTransformer
+
+    frame = pandas.DataFrame({name: categories.get(name, [0.0])[:1] for name in names})
+    named = all(isinstance(name, str) for name in names)
+    return ColumnTransformer(parts, sparse_threshold=0).fit(frame if named else frame.to_numpy())

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.raw_thresholds import rounded_down
 from onnxtool.errors import UnsupportedError
 
@@ -34,6 +35,36 @@ class TreeEnsemble:
         row = {**usual, "missing_value_tracks_true": 0, **given, "treeids": tree, "nodeids": number}
         for name, value in row.items():
             self._nodes.setdefault(f"nodes_{name}", []).append(value)
+
+    def add_set(
+        self,
+        tree: int,
+        number: int,
+        following: int,
+        categories: Sequence[float | str],
+        inside: int,
+        outside: int,
+        **given: Any,
+    ) -> int:
+        """A question for categories: a node for each, of which all lead on to one.
+
+        Args:
+            tree, number: of the first.
+            following: the next number that is free in the tree.
+            categories: at least one.
+            inside, outside: where what is one of them goes, and all else.
+            given: as of `add_node`.
+
+        Returns:
+            The next number that is free now.
+        """
+        *before, last = map(float, categories)
+        asked = {**given, "modes": "BRANCH_EQ", "truenodeids": inside}
+        for category in before:
+            self.add_node(tree, number, **asked, values=category, falsenodeids=following)
+            number, following = following, following + 1
+        self.add_node(tree, number, **asked, values=last, falsenodeids=outside)
+        return following
 
     def add_leaf(self, tree: int, number: int, values: Mapping[int, float]) -> None:
         """A leaf with what it adds to each target."""
@@ -92,8 +123,10 @@ class BoosterGraph:
             begin: one number for each target.
         """
         attributes = ensemble.of_floats() if self.dtype is np.float32 else ensemble.of_doubles()
-        if any(begin):
+        if any(begin) and self.dtype is np.float32:
             attributes["base_values"] = [float(number) for number in begin]
+        elif any(begin):
+            attributes["base_values_as_tensor"] = helper.make_tensor("begin", TensorProto.DOUBLE, [len(begin)], begin)
         targets = max(ensemble.targets, len(begin))
         sums = self.add("TreeEnsembleRegressor", x, domain="ai.onnx.ml", n_targets=targets, **attributes)
         return sums if self.dtype is np.float32 else self.add("Cast", sums, to=TensorProto.DOUBLE)
@@ -154,35 +187,22 @@ class BoosterGraph:
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-_OLDER = {"Where": 9}  # versions of operators that are older than the others
+def add_as_step(write: NodeWriter, proto: onnx.ModelProto, given: str = "") -> None:
+    """Copy a whole graph with one input of floats or doubles into a pipeline's graph, as one of its steps.
 
-
-def add_as_step(scope: Any, operator: Any, container: Any, proto: onnx.ModelProto) -> None:
-    """Copy a whole graph with one input of floats or doubles into a pipeline's graph, as one of its steps."""
-    floats = scope.get_unique_variable_name("floats")
-    outputs = [o.full_name for o in operator.outputs]
-    names = {
-        proto.graph.input[0].name: floats,
-        **{o.name: full for o, full in zip(proto.graph.output, outputs, strict=True)},
-    }
-
-    def named(name: str) -> str:
-        return str(names.setdefault(name, scope.get_unique_variable_name(name)))
-
-    own, kind = scope.get_unique_operator_name("Cast"), proto.graph.input[0].type.tensor_type.elem_type
-    container.add_node("Cast", [operator.inputs[0].full_name], [floats], op_version=13, name=own, to=kind)
-    for tensor in proto.graph.initializer:
-        values = numpy_helper.to_array(tensor).reshape(-1).tolist()
-        values = [v.encode() if isinstance(v, str) else v for v in values]
-        container.add_initializer(named(tensor.name), tensor.data_type, list(tensor.dims), values)
+    Args:
+        write: of the step.
+        proto: made by a `BoosterGraph`.
+        given: the matrix; what the step is given unless it is another.
+    """
+    (start,) = proto.graph.input
+    names = {start.name: write.cast(given or write.inputs[0].full_name, start.type.tensor_type.elem_type)}
+    names |= {tensor.name: write.constant(numpy_helper.to_array(tensor)) for tensor in proto.graph.initializer}
+    ends = {o.name: own.full_name for o, own in zip(proto.graph.output, write.outputs, strict=True)}
     for node in proto.graph.node:
+        inputs, (output,) = [names[name] for name in node.input], node.output
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        container.add_node(
-            node.op_type,
-            [named(n) for n in node.input],
-            [named(n) for n in node.output],
-            op_domain=node.domain,
-            op_version=3 if node.domain else _OLDER.get(node.op_type, 13),
-            name=scope.get_unique_operator_name(node.op_type),
-            **attributes,
-        )
+        if node.domain:
+            names[output] = write.add_of(node.domain, _ML_OPSET, node.op_type, *inputs, **attributes)
+        else:
+            names[output] = write.add(node.op_type, *inputs, name=ends.get(output), **attributes)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.boosters import missing_number
 from onnxtool.conversion.boosting.catboost_trees import export_catboost
 from onnxtool.conversion.boosting.category_columns import category_notes
-from onnxtool.conversion.boosting.dropped_options import dropped_options, missing_number
 from onnxtool.conversion.boosting.ensembles import OPSET, add_as_step
 from onnxtool.conversion.boosting.lightgbm_trees import export_lightgbm
 from onnxtool.conversion.boosting.xgboost_trees import export_xgboost
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import number_type
+from onnxtool.conversion.sklearn.converters.register import Converter, classifier, transformer
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.raw_thresholds import compared_in_float32
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -52,30 +51,12 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         except OnnxToolError:
             raise
         except Exception as error:
-            reason = first_line(error)
-            options = dropped_options(model.estimator)
-            what = f" ({', '.join(options)})" if options else ""
-            raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error
-    model.dropped = tuple(dropped_options(model.estimator))
+            raise UnsupportedError(f"{model.form}: cannot be converted: {first_line(error)[:300]}") from error
     model.notes.extend(category_notes(model.estimator))
     if zipmap and len(model.outputs) == 2:
         _with_zipmap(proto, model)
     model.feeds_hint = model.feeds_hint or _range(proto, model)
     return io.from_proto(proto)
-
-
-def without_zipmap(proto: onnx.ModelProto) -> None:
-    """Drop the ZipMap that makes a list of maps of the probabilities."""
-    from onnx import TensorProto, helper
-
-    for node in list(proto.graph.node):
-        if node.op_type != "ZipMap":
-            continue
-        for output in proto.graph.output:
-            if output.name == node.output[0]:
-                tensor = helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, [None, None])
-                output.CopyFrom(tensor)
-        proto.graph.node.remove(node)
 
 
 def _with_zipmap(proto: onnx.ModelProto, model: SklearnModel) -> None:
@@ -117,34 +98,25 @@ def register_estimators() -> None:
 
     Only packages that the unpickled model has already imported are registered; others when they are.
     """
-    for package, alias in (("xgboost", "XGBoostXGB"), ("lightgbm", "LightGbmLGBM"), ("catboost", "CatBoost")):
+    for package in _STEPS:
         if package in sys.modules:
-            _register(package, alias)
+            _register(package)
 
 
 @cache
-def _register(package: str, alias: str) -> None:
-    from skl2onnx import update_registered_converter
-    from skl2onnx.common.shape_calculator import (
-        calculate_linear_classifier_output_shapes as classifier_shapes,
-    )
-    from skl2onnx.common.shape_calculator import (
-        calculate_linear_regressor_output_shapes as regressor_shapes,
-    )
+def _register(package: str) -> None:
+    from skl2onnx._parse import update_registered_parser
 
-    options = {"nocl": [True, False], "zipmap": [True, False, "columns"], "raw_scores": [True, False]}
-    module, converter = sys.modules[package], _STEPS[package]
-    prefixes = {"xgboost": ("XGB", "XGBRF"), "lightgbm": ("LGBM",), "catboost": ("CatBoost",)}[package]
-    kinds = (("Classifier", classifier_shapes), ("Regressor", regressor_shapes))
-    for prefix, (kind, shapes) in (*product(prefixes, kinds), (prefixes[0], ("Ranker", regressor_shapes))):
-        update_registered_converter(
-            getattr(module, prefix + kind),
-            alias + prefix.removeprefix("XGB") + kind if package == "xgboost" else alias + kind,
-            shapes,
-            converter,
-            parser=_parse_classifier if (package, kind) == ("catboost", "Classifier") else None,
-            options=options if kind == "Classifier" else None,
-        )
+    prefixes, convert = _STEPS[package]
+    for prefix, kind in product(prefixes, ("Classifier", "Regressor", "Ranker")):
+        name = f"{package}:{prefix}{kind}"
+        found = getattr(sys.modules[package], prefix + kind, None)
+        if found is not None:
+            (classifier(name, convert) if kind == "Classifier" else transformer(name, convert, lambda _: 1)).register(
+                found
+            )
+    if package == "catboost":
+        update_registered_parser(sys.modules[package].CatBoostClassifier, _parse_classifier)
 
 
 def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
@@ -162,41 +134,30 @@ def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any =
     return _apply_zipmap(wanted, scope, model, type(inputs[0].type), operator.outputs) if wanted else operator.outputs
 
 
-def _add_lightgbm(scope: Any, operator: Any, container: Any) -> None:
-    estimator = operator.raw_operator
-    raw = hasattr(estimator, "classes_") and NodeWriter(scope, operator, container).asks_scores
-    add_as_step(scope, operator, container, export_lightgbm(estimator, DOUBLE, raw=raw))
+def _add_lightgbm(write: NodeWriter) -> None:
+    raw = hasattr(write.step, "classes_") and write.asks_scores
+    add_as_step(write, export_lightgbm(write.step, DOUBLE, raw=raw))
 
 
-def _add_xgboost(scope: Any, operator: Any, container: Any) -> None:
+def _add_xgboost(write: NodeWriter) -> None:
     """With NaN for the number that stands for a missing value."""
-    inputs, gap = operator.inputs, missing_number(operator.raw_operator)
+    gap, given = missing_number(write.step), ""
     if gap is not None:
-        operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
-    try:
-        add_as_step(scope, operator, container, export_xgboost(operator.raw_operator))
-    finally:
-        operator.inputs = inputs
+        x = write.joined()
+        # XGBoost rounds to float32 before it compares.
+        lowest, highest = (compared_in_float32(float(np.float32(gap)), mode) for mode in ("BRANCH_GTE", "BRANCH_LEQ"))
+        met = write.add("And", write.add("GreaterOrEqual", x, lowest), write.add("LessOrEqual", x, highest))
+        given = write.add("Where", met, np.nan, x)
+    add_as_step(write, export_xgboost(write.step), given)
 
 
-def _add_catboost(scope: Any, operator: Any, container: Any) -> None:
-    add_as_step(scope, operator, container, export_catboost(operator.raw_operator))
+def _add_catboost(write: NodeWriter) -> None:
+    add_as_step(write, export_catboost(write.step))
 
 
-_STEPS: dict[str, Callable[[Any, Any, Any], None]] = {
-    "xgboost": _add_xgboost,
-    "lightgbm": _add_lightgbm,
-    "catboost": _add_catboost,
+# How the classes of each package begin, and what converts them.
+_STEPS: dict[str, tuple[tuple[str, ...], Converter]] = {
+    "xgboost": (("XGB", "XGBRF"), _add_xgboost),
+    "lightgbm": (("LGBM",), _add_lightgbm),
+    "catboost": (("CatBoost",), _add_catboost),
 }
-
-
-def _with_nan(write: NodeWriter, gap: float) -> Any:
-    """What a step is given, with NaN in the place of a number."""
-    kind = number_type(write.inputs[0].type)
-    filled = write.variable("with_nan", kind(write.inputs[0].type.shape))
-    x = write.joined()
-    # XGBoost rounds to float32 before it compares.
-    lowest, highest = (compared_in_float32(float(np.float32(gap)), mode) for mode in ("BRANCH_GTE", "BRANCH_LEQ"))
-    met = write.add("And", write.add("GreaterOrEqual", x, lowest), write.add("LessOrEqual", x, highest))
-    write.give(write.add("Where", met, np.nan, x), filled)
-    return filled

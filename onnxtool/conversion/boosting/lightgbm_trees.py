@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxtool.conversion.boosting.dropped_options import text_of
+from onnxtool.conversion.boosting.boosters import text_of
 from onnxtool.conversion.boosting.ensembles import BoosterGraph, TreeEnsemble
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import FLOAT
@@ -128,11 +128,8 @@ class _Trees:
                         "LightGBM: categories with linear_tree have no ONNX form here; encode them before."
                     )
                 self.categories[0, feature] = True
-                *before, last = map(float, str(node["threshold"]).split("||"))
-                for category in before:  # a node for each, of which all lead on to one
-                    self._ask(tree, number, feature, category, "BRANCH_EQ", low, following)
-                    number, following = following, following + 1
-                self._ask(tree, number, feature, last, "BRANCH_EQ", low, high)
+                sets = str(node["threshold"]).split("||")
+                following = self.ensemble.add_set(tree, number, following, sets, low, high, featureids=feature)
                 continue
             self.zeros[0, feature] |= missing == "Zero"
             threshold = of_lightgbm(float(node["threshold"]))

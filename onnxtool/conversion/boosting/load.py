@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.frameworks import Booster
+from onnxtool.conversion.boosting.boosters import learner_of
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
@@ -126,8 +126,7 @@ def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel
     if "UBJSON" in form and not is_whole(source.path.read_bytes()):
         raise InputError(f"{source}: the UBJSON file is damaged or cut off.")
     booster = _read(source, lambda path: xgboost.Booster(model_file=path))
-    objective = _xgboost_objective(booster)
-    is_classifier = objective.startswith(("binary:logistic", "multi:"))
+    is_classifier = learner_of(booster)["objective"]["name"].startswith(("binary:logistic", "multi:"))
     model = (xgboost.XGBClassifier if is_classifier else xgboost.XGBRegressor)()
     _read(source, model.load_model)
     booster = model.get_booster()
@@ -138,13 +137,6 @@ def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel
         return _model(model, width, None, (lambda x: _column(model.predict(x)),), form, framework, options)
     classes = list(range(max(int(model.n_classes_), 2)))
     return _model(model, width, classes, (model.predict, model.predict_proba), form, framework, options)
-
-
-def _xgboost_objective(booster: Booster) -> str:
-    import json
-
-    learner = json.loads(booster.save_config())["learner"]
-    return str(learner["objective"]["name"])
 
 
 def _lightgbm(source: Source, form: str, options: ConvertOptions) -> SklearnModel:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
-from onnxtool.conversion.boosting.dropped_options import booster_of, learner_of, missing_number, text_of
+from onnxtool.conversion.boosting.boosters import booster_of, learner_of, missing_number, text_of
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.traced_trees import (
     TableTraceWriter,

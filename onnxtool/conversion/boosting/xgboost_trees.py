@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from onnxtool.conversion.boosting.dropped_options import booster_of, learner_of
+from onnxtool.conversion.boosting.boosters import booster_of, learner_of
 from onnxtool.conversion.boosting.ensembles import OPSET, BoosterGraph, TreeEnsemble
 from onnxtool.conversion.frameworks import Booster, Estimator
 from onnxtool.errors import UnsupportedError
@@ -133,14 +133,10 @@ def _add_tree(ensemble: TreeEnsemble, number: int, tree: Mapping[str, Any], targ
                 falsenodeids=right[node], missing_value_tracks_true=int(missing),
             )  # fmt: skip
             continue
-        place, categories = node, sets[node]
-        for count, category in enumerate(categories, 1):  # a node for each, of which all lead on to one
-            last = count == len(categories)
-            ensemble.add_node(
-                number, place, **asked, values=float(category), modes="BRANCH_EQ", truenodeids=right[node],
-                falsenodeids=left[node] if last else following, missing_value_tracks_true=int(not missing),
-            )  # fmt: skip
-            place, following = following, following + (not last)
+        following = ensemble.add_set(
+            number, node, following, sets[node], right[node], left[node], **asked,
+            missing_value_tracks_true=int(not missing),
+        )  # fmt: skip
 
 
 def _leaves_of(tree: Mapping[str, Any], numbers: np.ndarray, target: int) -> dict[int, dict[int, np.float32]]:

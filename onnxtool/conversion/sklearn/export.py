@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +15,18 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.boosting.category_columns import category_notes
-from onnxtool.conversion.boosting.dropped_options import dropped_options
-from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
+from onnxtool.conversion.boosting.export import register_estimators
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.patches import applied
-from onnxtool.conversion.sklearn import precision
+from onnxtool.conversion.patches import LibraryPatch, applied
+from onnxtool.conversion.sklearn import patches, precision
 from onnxtool.conversion.sklearn.cleanup import clean_up
+from onnxtool.conversion.sklearn.converters.register import ConverterPatch
 from onnxtool.conversion.sklearn.missing_zeros import with_missing_zeros
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn.needed_patches import patches_for
-from onnxtool.conversion.sklearn.patches import exact_columns
-from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless
+from onnxtool.conversion.sklearn.patches import chosen_columns, exact_columns, inner_estimators
+from onnxtool.conversion.sklearn.prepare import CLUSTERS, chosen_options, convertible, refuse_hopeless
 from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
 from onnxtool.conversion.sklearn.source_columns import FORMULAS
-from onnxtool.conversion.sklearn.tree_thresholds import left_out
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -63,11 +64,8 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     del proto.graph.output[len(model.outputs) :]
     if model.doubles:
         precision.widen(proto)
-    if not zipmap:
-        without_zipmap(proto)
-    last = last_step(model.estimator)
-    model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
-    model.notes.extend(category_notes(last, encoded=bool(model.categories)))
+    model.dropped = tuple(chosen_options(model.estimator))
+    model.notes.extend(category_notes(last_step(model.estimator), encoded=bool(model.categories)))
     clean_up(proto, model)
     model.untested = left_out(proto)
     if model.untested or any(type(s).__name__ in FORMULAS for s in steps_of(model.estimator)):
@@ -184,6 +182,70 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
             "or register a converter in a package with the entry point onnxtool.adapters."
         )
     text = re.split(r",? you may raise an issue at", text, flags=re.IGNORECASE)[0]  # of a package the user never called
-    options = dropped_options(last_step(model.estimator))
-    what = f" ({', '.join(options)})" if options else ""
-    return UnsupportedError(f"{type(model.estimator).__name__}{what}: skl2onnx cannot convert it: {text}")
+    return UnsupportedError(f"{type(model.estimator).__name__}: skl2onnx cannot convert it: {text}")
+
+
+_TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
+_MOVES = (
+    *("Identity", "Cast", "Concat", "Reshape", "Flatten", "Gather", "Slice", "Squeeze", "Unsqueeze", "Transpose"),
+    *("ArrayFeatureExtractor", "FeatureVectorizer", "Split", "Constant", "Shape"),
+)
+_LEFT_OUT = "not tested at the trees' thresholds; rows may differ"
+
+
+def left_out(proto: onnx.ModelProto) -> str:
+    """What the proof leaves out of a graph with trees, in words; "" where they get the inputs as they are.
+
+    The thresholds of the graph are numbers that its inputs are tried at. Behind a step that computes, they are numbers
+    of another space.
+
+    Args:
+        proto: as it was exported, with trees of any library.
+    """
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    trees = [node for node in proto.graph.node if node.op_type in _TREES]
+    computed = any(_is_computed(name, makers) for node in trees for name in node.input[:1])
+    return _LEFT_OUT if trees and computed else ""
+
+
+def _is_computed(name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:
+    """Whether a tensor is anything but inputs of the graph, moved about."""
+    pending, seen = [name], {name}
+    while pending:
+        node = makers.get(pending.pop())
+        if node is None:
+            continue
+        if node.op_type not in _MOVES:
+            return True
+        pending += [n for n in node.input if n not in seen]
+        seen.update(node.input)
+    return False
+
+
+# What a step is taken apart into, or stands for.
+_PARTS = {
+    "TfidfVectorizer": ("CountVectorizer", "TfidfTransformer"),
+    **dict.fromkeys(CLUSTERS, ("ClusterDistances",)),
+}
+
+
+@cache
+def _converters() -> tuple[ConverterPatch, ...]:
+    """Those of the modules in `patches`."""
+    modules = iter_modules(patches.__path__, f"{patches.__name__}.")
+    found = [getattr(import_module(module.name), "PATCH", None) for module in modules]
+    return tuple(patch for patch in found if isinstance(patch, ConverterPatch))
+
+
+def patches_for(kinds: Collection[str]) -> list[LibraryPatch]:
+    """What an estimator needs.
+
+    Args:
+        kinds: names of the classes of its steps.
+    """
+    parts = {part for kind in kinds for part in (kind, *_PARTS.get(kind, ()))}
+    return [
+        *(patch for patch in _converters() if not parts.isdisjoint(patch.kinds)),
+        chosen_columns.ORDER,
+        inner_estimators.PATCH,
+    ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.boosting.category_columns import category_columns, with_encoder
+from onnxtool.conversion.boosting.category_columns import category_columns, preprocessing_apart, with_encoder
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
@@ -95,8 +95,11 @@ class SklearnModel(SourceModel):
         except (NotFittedError, TypeError) as error:
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
         shown, float_dtype = estimator, np.dtype("float64")
-        if columns := category_columns(plain(estimator)):
-            estimator = with_encoder(plain(estimator), columns)
+        simple = plain(estimator)
+        if columns := category_columns(simple):
+            estimator = with_encoder(simple, columns)
+        elif (apart := preprocessing_apart(simple)) is not simple:
+            estimator = apart
         schema = schema_of(source, estimator, float_dtype)
         features = _feature_names(estimator)
         known = [

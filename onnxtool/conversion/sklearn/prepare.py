@@ -146,11 +146,10 @@ def category_advice(estimator: Estimator) -> str:
 
 
 def _splits_categories(step: Estimator) -> bool:
-    """Boosters of scikit-learn or CatBoost that have learned from categories."""
+    """Boosters of CatBoost that have learned from categories, and of scikit-learn inside other estimators."""
     if hasattr(step, "get_cat_feature_indices"):
         return step.is_fitted() and bool(step.get_cat_feature_indices())
-    rounds = getattr(step, "_predictors", None) or ()
-    return any(tree.nodes["is_categorical"].any() for trees in rounds for tree in trees)
+    return getattr(step, "_preprocessor", None) is not None and hasattr(step, "_predictors")
 
 
 def _selects_nothing(step: Estimator) -> bool:

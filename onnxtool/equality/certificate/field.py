@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,7 @@ class Decisions:
 @functools.cache
 def _powers_of_two(p: int) -> Array:
     """Modulo a prime, for the exponents from -1200 on that floats have."""
-    return np.array([pow(2, e, p) for e in range(-1200, 1100)], np.int64)
+    return np.array([*itertools.accumulate(range(2299), lambda power, _: 2 * power % p, initial=pow(2, -1200, p))])
 
 
 class Field:

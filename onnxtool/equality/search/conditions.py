@@ -14,6 +14,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.table import STANDARD
+from onnxtool.report.proof import BRANCHES
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.memory import bounded_memory, giving_back
@@ -141,7 +142,7 @@ def _branching(body: Body, fields: Fields) -> Iterator[tuple[Outcome, ir.Value]]
     """The parts of one graph or body that may not run, and how far each is from running."""
     for node in [n for n in body.graph if controls(n)]:
         name = node.name or node.outputs[0].name or node.op_type
-        parts = ("then branch", "else branch") if node.op_type == "If" else ("loop body",)
+        parts = BRANCHES[:2] if node.op_type == "If" else BRANCHES[2:]
         for side, part, field in zip((True, False), parts, fields.of_parts(node), strict=False):
             yield Outcome(name, side, False, branch=part), field
 

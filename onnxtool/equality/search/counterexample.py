@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from onnxtool.equality.rule.noise import rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
 from onnxtool.equality.trials.observe import Observed
 from onnxtool.equality.trials.trial import EXACTLY, Budget, Trial, count_elements
-from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
+from onnxtool.model.io import check_output
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
@@ -354,3 +357,22 @@ def _fewer_values(trial: Trial, name: str, still: Callable[[Feeds], Trial | None
             break
         block = max(1, block // 4)
     return trial
+
+
+def keep(trial: Trial, path: str | os.PathLike[str]) -> str:
+    """Write the inputs as an .npz file that --data and --sample take, with the reference's outputs as `expected.NAME`.
+
+    Raises:
+        ResourceError: the file cannot be written.
+    """
+    target = Path(path)
+    check_output(target)
+    expected = {f"expected.{name}": np.asarray(value) for name, value in flatten(trial.outputs).items()}
+    arrays = {**trial.feeds, **expected}
+    plain = {n: a.astype(str) if a.dtype.kind == "O" else a for n, a in arrays.items()}
+    try:
+        with target.open("wb") as file:
+            np.savez(file, **plain)  # type: ignore[arg-type]
+    except OSError as error:
+        raise ResourceError(f"{target}: cannot be written ({error.strerror or error}).") from error
+    return str(target)

@@ -70,8 +70,7 @@ def read_sample(folder: Path, specs: Sequence[TensorSpec]) -> dict[str, Any]:
         except InputError:
             raise
         except Exception as error:  # protobuf's and onnx's own, of damaged files
-            told = " ".join(str(error).split())[:200]
-            raise InputError(f"{file}: is no {kind or 'tensor'}, or damaged ({told}).") from error
+            raise InputError(f"{file}: is no {kind or 'tensor'}, or damaged ({one_line(error, 200)}).") from error
         found[known.get(value.name, spec).name] = content
     return found
 

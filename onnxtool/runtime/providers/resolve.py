@@ -15,7 +15,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from onnxtool.errors import UsageError
+from onnxtool.errors import UsageError, one_line
 from onnxtool.model import io
 from onnxtool.runtime.providers.known import (
     OPENVINO_ALIASES,
@@ -182,7 +182,7 @@ def _locate(library: str) -> tuple[Path, str]:
     try:
         found = Path(tell())
     except Exception as error:  # the package's own code
-        raise UsageError(f"--ep-library {library}: {' '.join(str(error).split())[:300]}") from error
+        raise UsageError(f"--ep-library {library}: {one_line(error)}") from error
     return found, getattr(loaded, "EP_NAME", None) or module
 
 

@@ -73,6 +73,14 @@ def test_zero_is_missing(tmp_path: Path) -> None:
     np.testing.assert_allclose(outputs(tmp_path / "out.onnx", tried)[0].ravel(), model.predict(tried), rtol=1e-6)
 
 
+def test_categories_where_zero_is_missing(tmp_path: Path) -> None:
+    rows = np.column_stack([RANDOM.integers(0, 6, 300), np.where(X[:, 1] < 0.3, 0, X[:, 1])]).astype(np.float32)
+    model = lightgbm.LGBMRegressor(zero_as_missing=True, min_data_per_group=1, cat_smooth=0.1, **SMALL)
+    model.fit(rows, np.isin(rows[:, 0], [0, 4]) * 5.0 + rows[:, 1], categorical_feature=[0])
+    assert convert(model, tmp_path / "out.onnx", effort="quick").ok
+    np.testing.assert_allclose(outputs(tmp_path / "out.onnx", rows)[0].ravel(), model.predict(rows), rtol=1e-5)
+
+
 def test_categories_beside_linear_leaves_are_refused(tmp_path: Path) -> None:
     rows = np.column_stack([RANDOM.integers(0, 6, 300), X[:, 1]])
     model = lightgbm.LGBMRegressor(linear_tree=True, min_data_per_group=1, cat_smooth=0.1, **SMALL)

@@ -10,6 +10,7 @@ import pytest
 import onnxtool
 from onnxtool.conversion.sklearn.prepare import category_advice
 from onnxtool.conversion.sklearn.raw_thresholds import rounded_down
+from onnxtool.runtime.runner import OnnxRunner
 from tests.conversion.answers import outputs
 
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -65,16 +66,65 @@ def test_logarithmic_links_are_undone(loss: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, booster.predict(rows), rtol=1e-4)
 
 
-def test_a_split_on_categories_is_refused(tmp_path: Path) -> None:
-    kinds = RANDOM.integers(0, 6, 300)
-    rows = np.column_stack([kinds, RANDOM.standard_normal(300)])
-    target = np.isin(kinds, [1, 4]).astype(float)
-    booster = ensemble.HistGradientBoostingRegressor(max_iter=3, categorical_features=[0]).fit(rows, target)
+def test_gradient_boosting_that_begins_at_zero(tmp_path: Path) -> None:
+    rows = RANDOM.standard_normal((200, 3)).astype(np.float32)
+    model = ensemble.GradientBoostingClassifier(n_estimators=3, init="zero")
+    model.fit(rows, np.digitize(rows[:, 0], [-0.5, 0.5]))
+    found = outputs(converted(model, tmp_path), rows)[-1]
+    np.testing.assert_allclose(found, model.predict_proba(rows), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("behind_a_scaler", [False, True])
+def test_splits_on_categories_of_a_matrix(behind_a_scaler: bool, tmp_path: Path) -> None:
+    preprocessing, pipeline = pytest.importorskip("sklearn.preprocessing"), pytest.importorskip("sklearn.pipeline")
+    kinds = RANDOM.integers(0, 40, 900) * 1.5
+    rows = np.column_stack([RANDOM.standard_normal(900), kinds])
+    rows[:50, 1] = np.nan
+    target = np.isin(kinds, [1.5, 6, 48]) * 3.0 + np.isnan(rows[:, 1]) + rows[:, 0]
+    booster = ensemble.HistGradientBoostingRegressor(max_iter=20, categorical_features=[1])
+    scaler = [preprocessing.StandardScaler()] * behind_a_scaler
+    model = pipeline.make_pipeline(*scaler, booster).fit(rows, target)
+    unseen = np.array([[0.0, v] for v in (-1.5, 0.75, 60.0, 59.9999, 1e9, np.nan, 48.0)])
+    tried = np.concatenate([rows, unseen])
+    report = onnxtool.convert(model, tmp_path / "out.onnx", effort="quick", input_dtypes={"X": "float64"})
+    assert report.ok
+    (found,) = OnnxRunner.open(tmp_path / "out.onnx").run({"X": tried}).values()
+    np.testing.assert_allclose(found.reshape(-1), model.predict(tried), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_a_frame_of_categories_that_histograms_split(classes: int, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    cities, zones = RANDOM.choice(["Zürich", "Paris", "Rome"], 400), RANDOM.integers(3, 9, 400)
+    frame = pandas.DataFrame({"age": RANDOM.standard_normal(400), "city": pandas.Categorical(cities)})
+    frame["zone"] = pandas.Categorical(zones)
+    frame.loc[:60, "city"] = np.nan
+    score = frame["age"] + 2 * (cities == "Rome") + 3 * np.isin(zones, [3, 7])
+    target = np.digitize(score, np.linspace(1, 4, classes)[1:]) if classes else score
+    kind = ensemble.HistGradientBoostingClassifier if classes else ensemble.HistGradientBoostingRegressor
+    model = kind(max_iter=15).fit(frame, target)
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+    texts = np.where(frame["city"].isna(), "", cities)
+    texts[70:80] = "Lima"
+    frame["city"] = pandas.Categorical(np.where(texts == "", np.nan, texts.astype(object)))
+    feeds = {"age": frame["age"].to_numpy(), "city": texts.astype(object), "zone": zones}
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    found = list(runner.run({name: values.reshape(-1, 1) for name, values in feeds.items()}).values())
+    expected = model.predict_proba(frame) if classes else model.predict(frame).reshape(-1, 1)
+    np.testing.assert_allclose(found[-1], expected, rtol=1e-5, atol=1e-6)
+    if classes:
+        assert found[0].tolist() == model.predict(frame).tolist()
+
+
+def test_categories_inside_another_estimator_are_refused(tmp_path: Path) -> None:
+    rows = np.column_stack([RANDOM.integers(0, 6, 100), RANDOM.standard_normal(100)])
+    booster = ensemble.HistGradientBoostingRegressor(max_iter=3, categorical_features=[0])
+    voting = ensemble.VotingRegressor([("one", booster)]).fit(rows, rows[:, 1])
     with pytest.raises(onnxtool.errors.UnsupportedError, match="splits on categories"):
-        onnxtool.convert(booster, tmp_path / "out.onnx")
+        onnxtool.convert(voting, tmp_path / "out.onnx")
 
 
-@pytest.mark.parametrize("library", ["sklearn", "xgboost", "lightgbm", "catboost"])
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
 def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     package = pytest.importorskip(library)
@@ -82,7 +132,6 @@ def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path
     known = pandas.Categorical(cities, ordered=library == "lightgbm")  # of which others are taken as they are
     frame = pandas.DataFrame({"city": known, "age": RANDOM.standard_normal(200)})
     make = {
-        "sklearn": lambda: ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype"),
         "xgboost": lambda: package.XGBClassifier(n_estimators=3, enable_categorical=True),
         "lightgbm": lambda: package.LGBMClassifier(n_estimators=3, verbose=-1),
         "catboost": lambda: package.CatBoostClassifier(

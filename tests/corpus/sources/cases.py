@@ -63,7 +63,7 @@ def torch_run(net: torch.nn.Module, feeds: Feeds) -> Any:
 
 
 def classical_alone(estimator: Any, path: Path, case: Case) -> None:
-    """skl2onnx, with onnxmltools' converters for boosters, as their documentation has it."""
+    """skl2onnx as its documentation has it, with our converters for boosters."""
     from skl2onnx import to_onnx
 
     from onnxtool.conversion.boosting.export import register_estimators
