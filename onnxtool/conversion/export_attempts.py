@@ -27,7 +27,6 @@ from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 SPILL = 32_000_000
 _BY_TRACING = "exported by the TorchScript exporter"  # such a note says what the other one failed for
-_BY_TRACING = "exported by the TorchScript exporter"  # such a note says what the other one failed for
 _FROM_THERE = "exported at sizes that take the other side of a comparison, which serves both"
 _LITTLE = 60.0  # dB: a difference of a thousandth of the output is no other branch
 

@@ -17,8 +17,8 @@ Result_co = TypeVar("Result_co", covariant=True)
 class Patch(Generic[Inputs, Result_co]):
     """A correction of another library: of its code while it works (`LibraryPatch`), or of what it has made.
 
-    `tests/conversion/test_patches.py` converts a model with each patch turned off: where that works, the patch has
-    become needless and goes.
+    A `test_patches.py` in `tests/conversion/` converts a model with each patch turned off: where that works, the patch
+    has become needless and goes.
 
     Attributes:
         library: its name among the installed distributions: "skl2onnx".

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import UsageError
-from onnxtool.model.ir.editing import add_tensor, as_tensor, new_initializer
+from onnxtool.model.ir.editing import add_tensor, as_tensor, new_initializer, put_first
 from onnxtool.model.ir.queries import bodies_of, walk
 
 _SHOWN = 12
@@ -169,11 +169,7 @@ class Builder:
 
     def at_start(self) -> None:
         """Put the nodes before all others."""
-        graph = self.model.graph
-        if len(graph):
-            graph.insert_before(graph[0], self.nodes)
-        else:
-            graph.extend(self.nodes)
+        put_first(self.model.graph, *self.nodes)
 
     def at_end(self) -> None:
         """Put the nodes behind all others."""

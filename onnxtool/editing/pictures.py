@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtool.errors import needs_extra
 from onnxtool.model.image_options import ImageOptions
-from onnxtool.runtime.data.images import open_picture
+from onnxtool.runtime.data.images import normalized, open_picture
 
 
 def generated(channels: int, size: tuple[int, int], seed: int) -> list[np.ndarray]:
@@ -64,11 +64,9 @@ def expected(pixels: np.ndarray, options: ImageOptions, size: tuple[int, int], r
         resized: the picture, resized.
     """
     top, left = (resized.shape[0] - size[0]) // 2, (resized.shape[1] - size[1]) // 2
-    cropped = resized[top : top + size[0], left : left + size[1], : pixels.shape[2]]
-    if options.order == "bgr":
-        cropped = cropped[..., ::-1]
-    mean, std = (np.asarray(v, np.float32) for v in (options.mean, options.std))
-    return np.asarray((cropped.astype(np.float32) / np.float32(options.scale) - mean) / std, np.float32)
+    return normalized(
+        resized[top : top + size[0], left : left + size[1], : pixels.shape[2]], options, np.dtype(np.float32)
+    )
 
 
 def numpy_resize(pixels: np.ndarray, sides: tuple[int, int]) -> np.ndarray:

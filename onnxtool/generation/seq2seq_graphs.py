@@ -190,8 +190,7 @@ def merged_decoder(first: ir.Model, cached: ir.Model) -> ir.Model:
     kept = _branch(cached, "with_cache", inputs, weights)
     given = {str(o.name).removesuffix("_with_cache"): o for o in kept.outputs}
     outputs = [given.get(str(r.name)) or _empty(r, kept) for r in results]
-    kept.outputs.clear()
-    kept.outputs.extend(outputs)
+    kept.outputs[:] = outputs
     attributes = {"then_branch": ir.AttrGraph("then_branch", kept), "else_branch": ir.AttrGraph("else_branch", without)}
     choice = ir.Node("", "If", [uses_cache], attributes=list(attributes.values()), outputs=results, name="choice")
     graph = ir.Graph(

@@ -145,6 +145,5 @@ def freeze_initializers(model: ir.Model) -> int:
     kept = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
     frozen = len(model.graph.inputs) - len(kept)
     if frozen:
-        model.graph.inputs.clear()
-        model.graph.inputs.extend(kept)
+        model.graph.inputs[:] = kept
     return frozen

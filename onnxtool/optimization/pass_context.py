@@ -308,10 +308,7 @@ class PassContext:
             new.metadata_props.update(old.metadata_props)
             if QUANTIZATION in old.meta:
                 new.meta[QUANTIZATION] = old.meta[QUANTIZATION]
-            for index, output in enumerate(graph.outputs):
-                if output is old:
-                    graph.outputs[index] = new
-        old.replace_all_uses_with(new)
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
         return True
 
 

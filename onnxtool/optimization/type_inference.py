@@ -85,8 +85,7 @@ def light_proto(model: ir.Model) -> tuple[onnx.ModelProto, int]:
                 model.graph.inputs.append(value)
         return ir.to_proto(model), sum(tensor.nbytes for _, tensor, _, _ in heavy)
     finally:
-        model.graph.inputs.clear()
-        model.graph.inputs.extend(originals)
+        model.graph.inputs[:] = originals
         for value, tensor, kind, shape in heavy:
             value.const_value, value.type, value.shape = tensor, kind, shape
             model.graph.register_initializer(value)

@@ -163,7 +163,8 @@ def _write(
 ) -> WrittenPackage:
     with staged_folder(folder) as staged:
         place = kind.model_path(subject.name)
-        _copy_model(subject.path, staged / place)
+        (staged / place).parent.mkdir(parents=True, exist_ok=True)
+        io.copy_model(subject.path, staged / place)
         described = (tensor_metadata(subject.inputs), tensor_metadata(subject.outputs))
         write_manifest(staged, Manifest(kind.name, subject.name, place, *described))
         kind.write(staged, subject)
@@ -201,15 +202,6 @@ def _prove(
     except (InputError, ResourceError) as error:
         raise type(error)(f"--for {kind.name}: {error}") from error
     return PackageProof(started, len(subject.feeds), report.outputs, report.ok, report.verdict)
-
-
-def _copy_model(source: Path, target: Path) -> None:
-    """With its external data, which goes into one file beside it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if io.external_files(source):
-        io.save(io.load(source), target, external=True)
-    else:
-        target.write_bytes(source.read_bytes())
 
 
 def _readme(kind: PackageKind, subject: Subject) -> str:

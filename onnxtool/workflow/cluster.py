@@ -20,7 +20,7 @@ from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, one_
 from onnxtool.model.io import sha256
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE
-from onnxtool.workflow.run_step import StepResult, StepTask, run_step
+from onnxtool.workflow.run_step import StepResult, StepTask, renamed, run_step
 from onnxtool.workflow.store import Entry, Store, StoredFile
 
 RETRIES = 3  # of a step whose worker was lost
@@ -168,22 +168,12 @@ def pack(task: StepTask) -> ShippedPackage:
     places = sorted({str(p): os.path.relpath(p, root) for p in given}.items(), key=lambda item: -len(item[0]))
     moved = replace(
         task,
-        source=_renamed(task.source, places),
-        reference_path=_renamed(task.reference_path, places),
-        options=_renamed(task.options, places),
+        source=renamed(task.source, places),
+        reference_path=renamed(task.reference_path, places),
+        options=renamed(task.options, places),
     )
     inputs = tuple(p.relative_to(base).as_posix() for p in given)
     return ShippedPackage(moved, contents, named, inputs, root.relative_to(base).as_posix())
-
-
-def _renamed(value: Any, places: Sequence[tuple[str, str]]) -> Any:
-    if isinstance(value, str):
-        for old, new in places:
-            value = value.replace(old, new)
-        return value
-    if isinstance(value, Mapping):
-        return {k: _renamed(v, places) for k, v in value.items()}
-    return [_renamed(v, places) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 _one_at_a_time = ThreadLock()

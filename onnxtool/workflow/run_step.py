@@ -181,19 +181,20 @@ def _laid_out(store: Store, files: Files, model: Path) -> Path:
 
 def _named_plainly(report: Report, work: Path, root: Path, output: Path) -> dict[str, Any]:
     """The report as JSON, without the folders of this machine."""
-    names = {str(output): MODEL, f"{work}/": "", f"{work.parents[1]}/": "", f"{root}/": ""}
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, str):
-            for old, new in names.items():
-                value = value.replace(old, new)
-            return value
-        if isinstance(value, dict):
-            return {plain(k): plain(v) for k, v in value.items()}
-        return [plain(v) for v in value] if isinstance(value, list) else value
-
-    found: dict[str, Any] = plain(report.to_dict())
+    names = ((str(output), MODEL), (f"{work}/", ""), (f"{work.parents[1]}/", ""), (f"{root}/", ""))
+    found: dict[str, Any] = renamed(report.to_dict(), names)
     return found
+
+
+def renamed(value: Any, places: Sequence[tuple[str, str]]) -> Any:
+    """A JSON value whose texts, names of entries too, have the second of each pair where they had the first."""
+    if isinstance(value, str):
+        for old, new in places:
+            value = value.replace(old, new)
+        return value
+    if isinstance(value, Mapping):
+        return {renamed(k, places): renamed(v, places) for k, v in value.items()}
+    return [renamed(v, places) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 _scratches: dict[Path, Path] = {}

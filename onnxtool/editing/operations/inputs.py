@@ -15,7 +15,7 @@ from onnxtool.editing.graph_builder import find_input, free_name, split_pair, un
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import converted_outputs, same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError
-from onnxtool.model.ir.editing import new_initializer
+from onnxtool.model.ir.editing import new_initializer, put_first
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.model.spec import TensorSpec, dtype_name, parse_dtype
 from onnxtool.report.edit import Proof
@@ -44,8 +44,7 @@ class RemoveInput(Operation):
                 f"or {self.input}=FILE.npy."
             )
         kept = [v for v in model.graph.inputs if v is not value]
-        model.graph.inputs.clear()
-        model.graph.inputs.extend(kept)
+        model.graph.inputs[:] = kept
         self.done = f"input {self.input} is gone"
         if self._given:
             self._array = self._read(value_spec(value))
@@ -282,8 +281,7 @@ def replace_input(model: ir.Model, old: ir.Value, kind: ir.TypeProtocol | None, 
     old.name = free_name(model, f"{name}_inner")
     new = ir.Value(name=name, type=kind, shape=shape)
     inputs = [new if v is old else v for v in model.graph.inputs]
-    model.graph.inputs.clear()
-    model.graph.inputs.extend(inputs)
+    model.graph.inputs[:] = inputs
     return new
 
 
@@ -292,10 +290,7 @@ def feed_readers(model: ir.Model, old: ir.Value, node: ir.Node) -> None:
     made = node.outputs[0]
     made.name, made.type, made.shape = old.name, old.type, old.shape
     old.replace_all_uses_with(made, replace_graph_outputs=True)
-    if len(model.graph):
-        model.graph.insert_before(model.graph[0], node)
-    else:
-        model.graph.append(node)
+    put_first(model.graph, node)
 
 
 def replace_output(

@@ -114,8 +114,7 @@ class RemoveOutput(Operation):
             raise UsageError(f"--{self.name}: {self.text!r} is the only output.")
         before = model.graph.num_nodes()
         kept = [v for v in model.graph.outputs if v is not value]
-        model.graph.outputs.clear()
-        model.graph.outputs.extend(kept)
+        model.graph.outputs[:] = kept
         remove_unused(model)
         self.done = f"output {self.text} is gone, with {before - model.graph.num_nodes()} nodes"
         return model
@@ -143,8 +142,7 @@ def _copy(model: ir.Model, value: ir.Value, name: str) -> ir.Value:
 def _without(model: ir.Model, output: str) -> ir.Model:
     copied = model.clone()
     kept = [v for v in copied.graph.outputs if v.name != output]
-    copied.graph.outputs.clear()
-    copied.graph.outputs.extend(kept)
+    copied.graph.outputs[:] = kept
     return copied
 
 

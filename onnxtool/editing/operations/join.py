@@ -72,8 +72,7 @@ class _Join(Operation):
         first.graph.extend(nodes)
         used = {out for out, _ in self._links}
         kept = [v for v in first.graph.outputs if v.name not in used]
-        first.graph.outputs.clear()
-        first.graph.outputs.extend([*kept, *results])
+        first.graph.outputs[:] = [*kept, *results]
         _merge_header(first, second)
         return first
 

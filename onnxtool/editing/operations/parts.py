@@ -55,16 +55,14 @@ class Extract(Operation):
         model.graph.outputs.extend(ends)
         defaults = [v for v in model.graph.inputs if v.name in model.graph.initializers and v not in inputs]
         others = [v for v in model.graph.inputs if v not in inputs and v not in defaults]
-        model.graph.inputs.clear()
-        model.graph.inputs.extend([*inputs, *defaults])
+        model.graph.inputs[:] = [*inputs, *defaults]
         remove_unused(model)
         self._verify_complete(model, others)
         kept = [v for v in model.graph.inputs if v in inputs or v.uses()]
         for value in defaults:
             if value not in kept:
                 model.graph.initializers.pop(value.name or "", None)
-        model.graph.inputs.clear()
-        model.graph.inputs.extend(kept)
+        model.graph.inputs[:] = kept
         self.done = f"{model.graph.num_nodes()} of {before} nodes are left"
         return model
 
@@ -109,8 +107,7 @@ class Extract(Operation):
         values = [find_tensor(whole, n, self.name) for n in names]
         inner = [v for v in values if v.producer() is not None]
         complete_types(whole, inner)
-        whole.graph.outputs.clear()
-        whole.graph.outputs.extend(inner)
+        whole.graph.outputs[:] = inner
         runner = context.runner(whole)
         cases = []
         for probe in probes_of(whole, context, runner):

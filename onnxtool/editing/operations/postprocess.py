@@ -91,8 +91,7 @@ class Postprocess(Operation):
         kept: list[ir.Value] = []
         for output in model.graph.outputs:
             kept += results if output is value else [output]
-        model.graph.outputs.clear()
-        model.graph.outputs.extend(kept)
+        model.graph.outputs[:] = kept
         self.done = f"{self._output} -> {', '.join(self._made)}"
         return model
 

@@ -109,8 +109,7 @@ def apply(model: ir.Model, build: Builder, options: NmsOptions, option: str) -> 
     for result, width in zip(results, (4, 0, 0, 0), strict=True):
         result.shape = ir.Shape(["kept", width] if width else ["kept"])
     rest = [v for v in model.graph.outputs if v is not boxes and v is not scores]
-    model.graph.outputs.clear()
-    model.graph.outputs.extend([*results, *rest])
+    model.graph.outputs[:] = [*results, *rest]
     return tuple(r.name or "" for r in results)
 
 

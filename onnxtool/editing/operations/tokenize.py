@@ -80,8 +80,7 @@ class Tokenize(Operation):
                 f"this tokenizer gives no {', '.join(unmade)}; remove it: --remove-input NAME=VALUE."
             )
         kept = [v for v in model.graph.inputs if v not in replaced.values()]
-        model.graph.inputs.clear()
-        model.graph.inputs.extend([text, *kept])
+        model.graph.inputs[:] = [text, *kept]
         for role, old in replaced.items():
             new = made[role]
             wanted = old.dtype or ir.DataType.INT64

@@ -62,8 +62,7 @@ class SetOpset(Operation):
 def _put_back(model: ir.Model, tensors: Mapping[str, ir.TensorProtocol | None], declared: list[str | None]) -> None:
     values = {v.name: v for v in model.graph.inputs}
     kept = [v for v in model.graph.inputs if v.name in declared]
-    model.graph.inputs.clear()
-    model.graph.inputs.extend(kept)
+    model.graph.inputs[:] = kept
     for name, tensor in tensors.items():
         values[name].const_value = tensor
         model.graph.register_initializer(values[name])

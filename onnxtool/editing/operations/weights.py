@@ -21,6 +21,7 @@ from onnxtool.equality.rule.difference import Difference
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model import io
 from onnxtool.model.byte_sizes import parse_bytes
+from onnxtool.model.ir.editing import put_first
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.feeds import flatten
 
@@ -200,10 +201,7 @@ def _empty(model: ir.Model, value: ir.Value) -> None:
     del model.graph.initializers[name]
     made.name, made.type, made.shape = name, ir.TensorType(tensor.dtype), _shape(tensor)
     model.graph.register_initializer(shape)
-    if len(model.graph):
-        model.graph.insert_before(model.graph[0], node)
-    else:
-        model.graph.append(node)
+    put_first(model.graph, node)
 
 
 def _stripped_nodes(model: ir.Model, names: set[str]) -> dict[str, tuple[tuple[int, ...], ir.DataType]]:

@@ -80,8 +80,7 @@ def _fix_defaults(model: ir.Model) -> None:
         shape = tensor is not None and tensor.dtype.is_integer() and len(tensor.shape) < 2 and tensor.size <= _MOST_DIMS
         if tensor is None or (model.ir_version >= 4 and not shape):
             kept.append(value)
-    model.graph.inputs.clear()
-    model.graph.inputs.extend(kept)
+    model.graph.inputs[:] = kept
     model.ir_version = max(model.ir_version, 4)
 
 

@@ -88,26 +88,9 @@ def _turn_rows(state: Resizing, node: ir.Node, sizes: list[Size], place: int) ->
 
 
 def _old_target(old_data: tuple[int, ...], wanted: tuple[Size | None, ...], copies: bool) -> tuple[int, ...] | None:
-    found: list[int] = []
-    open_at = None
-    for index, size in enumerate(wanted):
-        if not isinstance(size, int):
-            return None
-        if size == -1:
-            open_at = index
-            found.append(1)
-        elif size == 0 and copies:
-            if index >= len(old_data):
-                return None
-            found.append(old_data[index])
-        else:
-            found.append(size)
-    if open_at is not None:
-        rest = prod(found)
-        if rest == 0 or prod(old_data) % rest:
-            return None
-        found[open_at] = prod(old_data) // rest
-    return tuple(found) if prod(found) == prod(old_data) else None
+    found = reshaped(old_data, wanted, copies)
+    sizes = tuple(s for s in found or () if isinstance(s, int))
+    return sizes if found is not None and len(sizes) == len(found) and prod(sizes) == prod(old_data) else None
 
 
 def _replace(state: Resizing, node: ir.Node, index: int, sizes: list[Size]) -> None:

@@ -23,6 +23,7 @@ from onnxtool.equality.certificate.rounding import COARSER, rounding_of
 from onnxtool.equality.certificate.sizes import (
     SizeRun,
     Sizes,
+    drawn_inputs,
     fixed_numbers,
     free_inputs,
     input_shapes,
@@ -127,14 +128,6 @@ class _Pair:
             else:
                 self.empty[name] = node
 
-    def feeds(self, point: Field, sizes: Sizes) -> dict[str, Value]:
-        """The inputs of A at a random point."""
-        found = {}
-        for info, shape in input_shapes(self.a, sizes):
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
-            found[info.name] = Value(point.draw(info.name, shape), dtype, False)
-        return found
-
     def hold(self, sizes: Sizes) -> None:
         """Compare them at a random point.
 
@@ -145,7 +138,7 @@ class _Pair:
         began = time.thread_time()
         point = Field(secrets.randbits(48))
         memory: dict[object, Item] = {}
-        feeds = self.feeds(point, sizes)
+        feeds = drawn_inputs(self.a, sizes, point)
         first, second = self.weights
         expected = Interpreter(self.a, point, see=partial(self.see, "a"), memory=memory, weights=first).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point)
@@ -177,7 +170,7 @@ class _Pair:
             deadline: of this thread's processor time.
         """
         point = Field(secrets.randbits(48))
-        parts = parts_of(*self._values(point, self.feeds(point, sizes), {}))
+        parts = parts_of(*self._values(point, drawn_inputs(self.a, sizes, point), {}))
         return rounding_of(self.a, self.b, parts, self._numbers(sizes), deadline) if parts else []
 
     def _values(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
@@ -25,8 +24,8 @@ from onnxtool.equality.certificate.sizes import (
     SizeRun,
     Sizes,
     dim_key,
+    drawn_inputs,
     free_inputs,
-    input_shapes,
     turning_sizes,
     usual_sizes,
 )
@@ -152,8 +151,7 @@ class _Rows:
 
     def dependence(self) -> RowDependence:
         """The first node that mixes rows, or the output whose row is another one alone."""
-        feeds = self._feeds("")
-        other = self._feeds("other")
+        feeds, other = (drawn_inputs(self._model, self._sizes, self._point, mark) for mark in ("", "other"))
         expected, outputs = self._run(feeds)
         touched = [np.zeros(np.shape(data), bool) for _, data in expected]
         rows = [*range(self._count)]
@@ -201,13 +199,6 @@ class _Rows:
             return False
         part, own = np.take(whole, range(row * share, (row + 1) * share), axis), np.take(one, range(share), axis)
         return np.array_equal(part, own)
-
-    def _feeds(self, mark: str) -> dict[str, Value]:
-        found = {}
-        for info, shape in input_shapes(self._model, self._sizes):
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
-            found[info.name] = Value(self._point.draw(info.name + mark, shape), dtype, False)
-        return found
 
     def _run(
         self, feeds: Feeds, model: onnx.ModelProto | None = None

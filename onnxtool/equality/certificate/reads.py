@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from onnxtool.equality.certificate.field import Array, Field
 from onnxtool.equality.certificate.interpreter import Interpreter, moves
 from onnxtool.equality.certificate.ledger import constants_of, content_of
 from onnxtool.equality.certificate.shapes import Shapes
-from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes
+from onnxtool.equality.certificate.sizes import Sizes, drawn_inputs, free_inputs
 from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, is_float
 from onnxtool.model.cut_model import captured_names
 
@@ -147,17 +146,11 @@ class ReadElements:
 
     def _run(self, field: Shapes, numbers: dict[str, Array], sizes: Sizes) -> list[Item] | None:
         try:
-            return list(Interpreter(self._model, field, numbers).run(self._feeds(sizes)).values())
+            given = drawn_inputs(self._like, sizes, field).values()
+            feeds = dict(zip((i.name for i in free_inputs(self._model)), given, strict=True))
+            return list(Interpreter(self._model, field, numbers).run(feeds).values())
         except NotCoveredError:
             return None
-
-    def _feeds(self, sizes: Sizes) -> dict[str, Value]:
-        feeds = {}
-        own = [i.name for i in free_inputs(self._model)]
-        for name, (info, shape) in zip(own, input_shapes(self._like, sizes), strict=True):
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
-            feeds[name] = Value(np.broadcast_to(np.int64(0), shape), dtype, False)
-        return feeds
 
 
 def _moved(model: onnx.ModelProto) -> set[str]:

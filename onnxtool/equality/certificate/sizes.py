@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.values import Item, NotCoveredError, TooManyStepsError, Value
@@ -52,6 +53,15 @@ def input_shapes(model: onnx.ModelProto, sizes: Sizes) -> list[tuple[onnx.ValueI
         found.append(
             (info, tuple(d.dim_value if d.HasField("dim_value") else sizes[dim_key(info, k, d)] for k, d in dims))
         )
+    return found
+
+
+def drawn_inputs(model: onnx.ModelProto, sizes: Sizes, field: Field, mark: str = "") -> dict[str, Value]:
+    """Inputs at some sizes as a field draws them; others for another mark."""
+    found = {}
+    for info, shape in input_shapes(model, sizes):
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
+        found[info.name] = Value(field.draw(info.name + mark, shape), dtype, False)
     return found
 
 
@@ -96,22 +106,13 @@ def fixed_numbers(model: onnx.ModelProto) -> dict[str, np.ndarray]:
         if node.op_type != "Constant" and known is not None and known.dtype.kind in "iu" and known.size <= _SHORT:
             found[-1][name] = known
 
-    run = Interpreter(model, Shapes(), see=keep)
+    run = Interpreter(model, field := Shapes(), see=keep)
     for sizes in itertools.islice(usual_sizes(model, ()), 2):
         found.append({})
         with suppress(NotCoveredError):
-            run.run(_sized(model, sizes))
+            run.run(drawn_inputs(model, sizes, field))
     first, second = found if len(found) == 2 else ({}, {})
     return {n: number for n, number in first.items() if n in second and np.array_equal(number, second[n])}
-
-
-def _sized(model: onnx.ModelProto, sizes: Sizes) -> dict[str, Value]:
-    """Inputs of which the shapes alone are known."""
-    found = {}
-    for info, shape in input_shapes(model, sizes):
-        dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-        found[info.name] = Value(np.broadcast_to(np.int64(0), shape), np.dtype(dtype), False)
-    return found
 
 
 def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
@@ -414,7 +415,7 @@ class SizeRun:
         self.total = self.largest = 0
         before, changed = self._elements, self._last != sizes
         self._elements, self._last = {}, dict(sizes)
-        feeds = dict(zip(self._names, _sized(self._like, sizes).values(), strict=True))
+        feeds = dict(zip(self._names, drawn_inputs(self._like, sizes, self._run.field).values(), strict=True))
         self._given = {name: value.data.shape for name, value in feeds.items()}
         try:
             self._run.reached = {}

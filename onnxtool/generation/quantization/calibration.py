@@ -67,8 +67,7 @@ def input_moments(bundle: Bundle, inputs: Sequence[str], tokens: np.ndarray) -> 
     """
     model = io.load(bundle.model)
     values = {str(v.name): v for node in model.graph for v in node.outputs}
-    model.graph.outputs.clear()
-    model.graph.outputs.extend(values[n] for n in inputs)
+    model.graph.outputs[:] = [values[n] for n in inputs]
     session = create_session(model, SessionOptions())
     feeds = {i.name: _empty(i.shape, bundle) for i in session.get_inputs() if i.name.startswith("past")}
     taken = {i.name for i in session.get_inputs()}

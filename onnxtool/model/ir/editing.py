@@ -120,6 +120,14 @@ def insert(
     return list(node.outputs)
 
 
+def put_first(graph: ir.Graph, *nodes: ir.Node) -> None:
+    """Put nodes before all others of a graph, which may have none."""
+    if len(graph):
+        graph.insert_before(graph[0], nodes)
+    else:
+        graph.extend(nodes)
+
+
 def append(
     graph: ir.Graph,
     op_type: str,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import insert, new_initializer
+from onnxtool.model.ir.editing import insert, new_initializer, put_first
 from onnxtool.model.ir.queries import attribute, constant_array, float_constant, is_op, sole_use
 from onnxtool.quantization.algorithms.qdq_placement import QdqPlacement, is_product, output_channel_axis
 from onnxtool.quantization.algorithms.quant_math import (
@@ -150,12 +150,8 @@ def _insert_behind(graph: ir.Graph, value: ir.Value, node: ir.Node) -> None:
     producer = value.producer()
     if producer is not None:
         graph.insert_after(producer, node)
-        return
-    first = next(iter(graph), None)
-    if first is None:
-        graph.append(node)
     else:
-        graph.insert_before(first, node)
+        put_first(graph, node)
 
 
 def _rounded(array: np.ndarray, params: QuantParams) -> np.ndarray:

@@ -74,15 +74,19 @@ def read_pictures(
     spec = _picture_input(specs)
     layout, channels, size = _geometry(spec, options)
     for file in files:
-        pixels = _load(file, channels, size, options)
-        if options.order == "bgr":
-            pixels = pixels[..., ::-1]
-        mean, std = (np.asarray(v, np.float32) for v in (options.mean, options.std))
-        array = (pixels.astype(np.float32) / np.float32(options.scale) - mean) / std
-        if isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iu":
-            array = pixels.astype(spec.dtype)
+        array = normalized(_load(file, channels, size, options), options, spec.dtype)
         array = array.transpose(2, 0, 1) if layout == "nchw" else array
         yield {spec.name: np.ascontiguousarray(array[None], spec.dtype)}
+
+
+def normalized(pixels: np.ndarray, options: ImageOptions, dtype: np.dtype | str) -> np.ndarray:
+    """A picture with its channels in order and, but for a model of whole numbers, scaled and without mean and std."""
+    if options.order == "bgr":
+        pixels = pixels[..., ::-1]
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu":
+        return pixels.astype(dtype)
+    mean, std = (np.asarray(v, np.float32) for v in (options.mean, options.std))
+    return np.asarray((pixels.astype(np.float32) / np.float32(options.scale) - mean) / std, np.float32)
 
 
 def _picture_input(specs: Sequence[TensorSpec]) -> TensorSpec:

@@ -19,6 +19,7 @@ from onnxtool.report.doctor import ProviderInfo
 from onnxtool.runtime.providers.known import CRASH_SETTINGS, PACKAGES
 from onnxtool.runtime.providers.resolve import device_label, installed_plugins
 from onnxtool.runtime.providers.spec import short_name
+from onnxtool.runtime.worker.watchdog import signal_name
 
 
 def survey() -> tuple[ProviderInfo, ...]:
@@ -84,7 +85,7 @@ def try_plugin(module: str, provider: str) -> ProviderTrial:
     devices = tuple(answer.get("devices", ()))
     if code < 0:
         return ProviderTrial(
-            "crashes", devices, f"crashes on this processor ({_signal(code)}){_help(module, provider, code)}"
+            "crashes", devices, f"crashes on this processor ({signal_name(-code)}){_help(module, provider, code)}"
         )
     if code > 0 or "failed" in answer:
         return ProviderTrial("failed", devices, str(answer.get("failed", f"its process ended with code {code}")))
@@ -120,12 +121,6 @@ def _ask(module: str, provider: str, environment: Mapping[str, str]) -> tuple[in
         if line.startswith(b"{"):  # native code may print too
             answer |= json.loads(line)
     return done.returncode, answer
-
-
-def _signal(code: int) -> str:
-    import signal
-
-    return signal.Signals(-code).name if -code in signal.Signals.__members__.values() else f"signal {-code}"
 
 
 def _tell(**answer: Any) -> None:

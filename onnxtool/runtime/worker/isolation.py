@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 from onnxtool.model.safety.limits import DEFAULT, Limits
-from onnxtool.runtime.worker.watchdog import ENDINGS, Crash, Fail, ProviderCall, Watch
+from onnxtool.runtime.worker.watchdog import ENDINGS, Crash, Fail, ProviderCall, Watch, flush
 
 # What a malformed file may cost beyond the base in `Limits`; a legitimate one of the same size needs far less.
 SECONDS_PER_BYTE = 20e-9
@@ -234,7 +234,7 @@ def descriptors_silenced(*descriptors: int) -> Iterator[None]:
 
     A process may lack some of them; those are left alone.
     """
-    _flush()
+    flush()
     kept: list[tuple[int, int]] = []
     for descriptor in descriptors:
         with suppress(OSError):
@@ -246,17 +246,11 @@ def descriptors_silenced(*descriptors: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _flush()
+        flush()
         for descriptor, own in kept:
             with suppress(OSError):
                 os.dup2(own, descriptor)
             os.close(own)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
 
 
 def supervise(fail: Fail) -> None:
@@ -267,7 +261,7 @@ def supervise(fail: Fail) -> None:
     """
     if not hasattr(os, "fork"):
         return
-    _flush()
+    flush()
     while not _in_child(fail):
         pass
 

@@ -136,7 +136,7 @@ class Watch:
         """The crash that a child died of; None for another end, or outside of a guarded call."""
         if self.call is None or not _is_crash(status):
             return None
-        return Crash(self.call.what, _signal_name(os.WTERMSIG(status)), self.call.retry, self.call.provider)
+        return Crash(self.call.what, signal_name(os.WTERMSIG(status)), self.call.retry, self.call.provider)
 
     def _listen(self, data: bytes) -> None:
         *lines, self.rest = (self.rest + data).split(b"\n")
@@ -209,7 +209,7 @@ class Watch:
                 self._end_as_asked(asked)
             _leave(code)
         number = os.WTERMSIG(status)
-        name = _signal_name(number)
+        name = signal_name(number)
         if self.asked_to_end or number in (signal.SIGINT, signal.SIGTERM):
             self._end_as_asked(self.asked_to_end or number)
         if number == signal.SIGKILL:
@@ -256,7 +256,8 @@ def _provider(told: Mapping[str, Any] | None) -> ProviderCall | None:
     return ProviderCall(told["provider"], told["what"], told["setting"] and tuple(told["setting"]))
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """What a signal is called: "SIGSEGV"; a number that this system does not know, by itself."""
     return signal.Signals(number).name if number in signal.Signals.__members__.values() else f"signal {number}"
 
 
@@ -287,7 +288,12 @@ def _waited(pid: int) -> dict[str, float]:
 
 
 def _leave(code: int) -> NoReturn:
+    flush()
+    os._exit(code)
+
+
+def flush() -> None:
+    """Write out what was printed, as far as that goes."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-    os._exit(code)

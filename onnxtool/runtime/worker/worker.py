@@ -26,7 +26,7 @@ from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
 from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import native_limits
 from onnxtool.runtime.worker.tasks import start_python
-from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes
+from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes, signal_name
 
 # A run that is asked to end has so many seconds to come to the end of a node.
 _GRACE = 1.0
@@ -270,8 +270,7 @@ def _ending(code: int | None) -> str:
         return f"ended with code {code}"
     if code == -signal.SIGKILL:
         return "was killed, most likely because the machine is out of memory,"
-    names = signal.Signals.__members__.items()
-    return f"crashed ({next((name for name, number in names if number == -code), f'signal {-code}')})"
+    return f"crashed ({signal_name(-code)})"
 
 
 def _error(kind: str, message: str, details: tuple[str, int] | None) -> Exception:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import on_disk, producer, sole_use
+from onnxtool.model.ir.queries import on_disk, producer
 from onnxtool.model.operators.symbolic_dims import multiply
 from onnxtool.model.operators.value_facts import Size, Sizes, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
+from onnxtool.optimization.passes.fusion.normalization import constant_step
 
 
 class CollapseBatchedTransposes(NodeRewrite):
@@ -118,11 +119,6 @@ def _own_weight(node: ir.Node, context: PassContext) -> np.ndarray | None:
 
 def _biased(node: ir.Node, width: int, context: PassContext) -> tuple[ir.Node, np.ndarray | None]:
     """The Add of a constant row that follows, and the row; else the node itself."""
-    after = sole_use(node.outputs[0])
-    if after is None or after.op_type != "Add" or after.domain != "":
-        return node, None
-    other = after.inputs[1] if after.inputs[0] is node.outputs[0] else after.inputs[0]
+    after, other = constant_step(node, "Add", width, context)
     row = context.array(other, limit=width)
-    if row is None or row.size != width or row.ndim > 1:
-        return node, None
-    return after, row
+    return (node, None) if row is None else (after, row)
