@@ -1,1 +1,1 @@
-"""Corrections of skl2onnx and onnxmltools: what they write wrongly or have no converter for."""
+"""Corrections of skl2onnx: what it writes wrongly or has no converter for."""
