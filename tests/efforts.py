@@ -1,8 +1,8 @@
 """What commands do while tests run, except where a test is about the search: less.
 
 `--effort normal` stands for quick; what is timed, or judged once more as time allows, has a tenth of the time (no
-test asserts speed); models with many weights have no certificate, which for the bundled one takes longer than all
-else that a command does.
+test asserts speed), and so has the certificate of `optimize`, beside its proof; models with many weights have none:
+that of the bundled one takes longer than all else that a command does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnxtool.equality import judge_again
 from onnxtool.equality.certificate import models
 from onnxtool.equality.search import branch_distance, difference
 from onnxtool.equality.trials import observe, trial
-from onnxtool.optimization import fusion_selection
+from onnxtool.optimization import fusion_selection, optimize
 from onnxtool.quantization import kernel_table
 from onnxtool.runtime.timing import timing
 
@@ -31,8 +31,12 @@ _TABLES = (
 )
 _NORMAL = tuple(table["normal"] for table in _TABLES)  # type: ignore[attr-defined]
 _CERTIFIED = 2**14, models.MOST_WEIGHTS  # bytes of weights
-_TIMED = tuple((module, module._BUDGET) for module in (timing, fusion_selection, kernel_table, walkthrough))
-_JUDGED = judge_again._SECONDS
+_TENTHS = (
+    *((module, "_BUDGET") for module in (timing, fusion_selection, kernel_table, walkthrough)),
+    (judge_again, "_SECONDS"),
+    (optimize, "_CERTIFYING"),
+)
+_SECONDS = tuple(getattr(module, name) for module, name in _TENTHS)
 
 
 def are_quick() -> bool:
@@ -46,8 +50,7 @@ def meaning(*, quick: bool) -> Iterator[None]:
     with ExitStack() as changed:
         for table, normal in zip(_TABLES, _NORMAL, strict=True):
             changed.enter_context(mock.patch.dict(table, normal=table["quick"] if quick else normal))  # type: ignore
-        changed.enter_context(mock.patch.object(judge_again, "_SECONDS", _JUDGED / 10 if quick else _JUDGED))
         changed.enter_context(mock.patch.object(models, "MOST_WEIGHTS", _CERTIFIED[0] if quick else _CERTIFIED[1]))
-        for module, seconds in _TIMED:
-            changed.enter_context(mock.patch.object(module, "_BUDGET", seconds / 10 if quick else seconds))
+        for (module, name), seconds in zip(_TENTHS, _SECONDS, strict=True):
+            changed.enter_context(mock.patch.object(module, name, seconds / 10 if quick else seconds))
         yield

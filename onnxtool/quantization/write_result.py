@@ -214,7 +214,7 @@ def verdict_on_all(
 @contextmanager
 def _built(job: QuantizationInputs, recipe: QuantRecipe, target: Path) -> Iterator[ir.Model | Path]:
     """The quantized model; where two would be too much to have in memory, as a file beside the target."""
-    release_memory()
+    release_memory(io.weight_bytes(job.prepared))
     job.turn.end()
     model = apply(job.prepared, recipe)
     stamp(model, job, recipe)

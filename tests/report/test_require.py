@@ -35,6 +35,7 @@ def test_the_option_is_the_same_in_all_commands(kind: type) -> None:
     assert options_of(kind)["require"].help == options_of(CompareOptions)["require"].help
 
 
+@pytest.mark.usefixtures("normal_effort")
 def test_optimize(source: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     certified = "certified" in request.node.name
     output = tmp_path / "o.onnx"

@@ -506,11 +506,10 @@ class Interpreter:
         if kind == "GatherElements":
             return _gather_elements(inputs[0], inputs[1], attributes.get("axis", 0))
         node = self._as_node(kind, inputs, attributes, count, domain)
-        opsets = [
-            helper.make_opsetid(d, v) for d, v in {"": 1, **self._opsets, **({"": opset} if opset else {})}.items()
-        ]
-        key = node.SerializeToString() + repr(opsets).encode()
+        versions = {"": 1, **self._opsets, **({"": opset} if opset else {})}
+        key = node.SerializeToString() + repr(versions).encode()
         if key not in self._evaluators:
+            opsets = [helper.make_opsetid(d, v) for d, v in versions.items()]
             names = [n for n in node.input if n]
             body = helper.make_function("onnxtool", "f", names, list(node.output), [node], opsets)
             self._evaluators[key] = ReferenceEvaluator(body)
@@ -564,6 +563,8 @@ class Interpreter:
             found = several(self.by_reference(kind, plain, attributes, count))
 
         def move(array: Array) -> list[Array]:
+            if array is not source.number and not self.field.has_values:  # other elements move as those that did
+                return [v.data for v in found]
             given = [*inputs[: data[0]], exact(array), *inputs[data[0] + 1 :]]
             return [v.data for v in several(self.by_reference(kind, given, attributes, count))]
 

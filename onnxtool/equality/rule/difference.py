@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.equality.rule.rounding import excuse
-from onnxtool.equality.rule.tolerance import NUMBERS, ColumnScales, Tolerance, allowed_error
+from onnxtool.equality.rule.tolerance import NUMBERS, ColumnScales, Scales, Tolerance, allowed_error
 from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
 
 # Elements looked at in one go: a dozen arrays of doubles are needed for each.
@@ -97,8 +97,7 @@ class Difference:
         flat = a.reshape(-1), b.reshape(-1)
         for start in range(0, a.size, _CHUNK):
             part = slice(start, start + _CHUNK)
-            scale = 0.0 if scales is None else scales.at(start, min(start + _CHUNK, a.size))
-            self._add_numbers((flat[0][part], flat[1][part]), (a, b), start, tolerance, scale)
+            self._add_numbers((flat[0][part], flat[1][part]), (a, b), start, tolerance, scales)
         self._add_extras(a, b)
         if again is not None and scales is not None and self.mismatched > before:
             found = excuse(a, b, again(), tolerance, scales, self.precision)
@@ -123,20 +122,25 @@ class Difference:
     def _add_extras(self, a: np.ndarray, b: np.ndarray) -> None:
         """NaN and infinity counts, distance in units in the last place, agreement of the best class of each row."""
         if a.dtype.kind == "f" and b.dtype.kind == "f":
-            self.nans = (self.nans[0] + int(np.isnan(a).sum()), self.nans[1] + int(np.isnan(b).sum()))
-            infinite = (int(np.isinf(a).sum()), int(np.isinf(b).sum()))
-            self.infinities = (self.infinities[0] + infinite[0], self.infinities[1] + infinite[1])
+            if not (np.isfinite(a).all() and np.isfinite(b).all()):
+                self.nans = (self.nans[0] + int(np.isnan(a).sum()), self.nans[1] + int(np.isnan(b).sum()))
+                infinite = (int(np.isinf(a).sum()), int(np.isinf(b).sum()))
+                self.infinities = (self.infinities[0] + infinite[0], self.infinities[1] + infinite[1])
+            alike = bool((a == b).all())
             if a.dtype == b.dtype and a.dtype.itemsize <= 4:
+                self.max_ulp = self.max_ulp or 0
                 x, y = a.reshape(-1), b.reshape(-1)
-                for start in range(0, a.size, _CHUNK):
+                for start in range(0, 0 if alike else a.size, _CHUNK):
                     part = slice(start, start + _CHUNK)
-                    self.max_ulp = max(self.max_ulp or 0, ulp_distance(x[part], y[part]))
+                    self.max_ulp = max(self.max_ulp, ulp_distance(x[part], y[part]))
             if a.ndim >= 2 and a.shape[-1] >= 2 and not any(self.nans):
-                self._rows += a.size // a.shape[-1]
-                self._same_rows += int((a.argmax(axis=-1) == b.argmax(axis=-1)).sum())
+                rows = a.size // a.shape[-1]
+                self._rows += rows
+                self._same_rows += rows if alike else int((a.argmax(axis=-1) == b.argmax(axis=-1)).sum())
                 if 1 < self.top_k < a.shape[-1]:
-                    self._ranked += a.size // a.shape[-1]
-                    self._shared += shared_top(a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1]), self.top_k)
+                    self._ranked += rows
+                    shape = (rows, a.shape[-1])
+                    self._shared += rows if alike else shared_top(a.reshape(shape), b.reshape(shape), self.top_k)
 
     def _fail(self, note: str, count: int) -> None:
         self.note = self.note or note
@@ -164,7 +168,7 @@ class Difference:
         whole: tuple[np.ndarray, np.ndarray],
         start: int,
         tolerance: Tolerance,
-        scale: np.ndarray | float,
+        scales: Scales | None,
     ) -> None:
         """Take in a flat part of the tensors, which begins at `start`."""
         a, b = parts
@@ -172,43 +176,65 @@ class Difference:
         wide = np.complex128 if a.dtype.kind == "c" else np.float64
         with np.errstate(all="ignore"):
             x, y = a.astype(wide), b.astype(wide)
-            same = (x == y) | (np.isnan(x) & np.isnan(y))
-            if exact:
-                same = a == b  # int64 beyond 2**53 is not exact in float64
-            elif tolerance.bits:
-                same &= np.isnan(x) | (np.signbit(x.real) == np.signbit(y.real))
-            error = np.where(same, 0.0, np.abs(x - y))
-            error = np.where(np.isnan(error), np.inf, error)
-            if exact:
-                error = np.where(same, 0.0, np.maximum(error, 1.0))
-            magnitude = np.abs(x)
-            allowed = (
-                np.full(x.shape, float(tolerance.integer_steps))
-                if exact
-                else allowed_error(magnitude, tolerance, scale)
-            )
-            excess = np.where(same, -np.inf, error - allowed)
-            if tolerance.bits:
-                excess = np.where(same, -np.inf, np.maximum(error, _SIGN_ONLY))
-            relative = np.where(same, 0.0, error / magnitude)
-            relative = relative[np.isfinite(magnitude) & (magnitude > 0)]
-        self.decades += error_decades(error)
-        self.mismatched += int((excess > 0).sum())
-        self.max_abs = max(self.max_abs, float(error.max()))
-        self.max_rel = max(self.max_rel, float(relative.max()) if relative.size else 0.0)
-        worst = int(np.argmax(excess))
-        if excess[worst] > self._excess or self.worst_index is None:
-            self._excess = float(excess[worst])
-            self._remember(*whole, start + worst, self.runs - 1)
-        finite = np.isfinite(x) & np.isfinite(y)
-        self.finite += int(np.isfinite(x).sum())
-        x, y, error = x[finite], y[finite], error[finite]
-        self._abs_sum += float(error.sum()) if finite.all() else np.inf
+            same = a == b if exact else x == y  # int64 beyond 2**53 is not exact in float64
+            if tolerance.bits and not exact:
+                same &= np.signbit(x.real) == np.signbit(y.real)
+            if not same.all():
+                same |= np.isnan(x) & np.isnan(y)
+        error = np.zeros(x.shape)
+        excess = -np.inf, start
+        if same.all():
+            self.decades[0] += a.size
+        else:
+            error, excess = self._add_errors(x, y, ~same, start, tolerance, scales, exact=exact)
+        if excess[0] > self._excess or self.worst_index is None:
+            self._excess = excess[0]
+            self._remember(*whole, excess[1], self.runs - 1)
+        known = np.isfinite(x)
+        self.finite += int(known.sum())
+        finite = known & np.isfinite(y)
+        if not finite.all():
+            self._abs_sum = np.inf
+            x, y, error = x[finite], y[finite], error[finite]
         with np.errstate(over="ignore"):  # doubles whose squares are infinite
+            self._abs_sum += float(error.sum())
             self._signal += float((np.abs(x) ** 2).sum())
             self._other += float((np.abs(y) ** 2).sum())
             self._noise += float((error**2).sum())
             self._dot += float((x * np.conj(y)).sum().real)
+
+    def _add_errors(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        differs: np.ndarray,
+        start: int,
+        tolerance: Tolerance,
+        scales: Scales | None,
+        *,
+        exact: bool,
+    ) -> tuple[np.ndarray, tuple[float, int]]:
+        """Take in a flat part in which some elements differ: all errors, and the excess and place of the worst."""
+        with np.errstate(all="ignore"):
+            magnitude = np.abs(x)
+            error = np.where(differs, np.abs(x - y), 0.0)
+            error[np.isnan(error)] = np.inf
+            if exact:
+                error[differs] = np.maximum(error[differs], 1.0)
+            if tolerance.bits:
+                over = np.maximum(error, _SIGN_ONLY)
+            elif scales is None:
+                over = error - tolerance.integer_steps
+            else:
+                over = error - allowed_error(magnitude, tolerance, scales.at(start, start + x.size))
+            over[~differs] = -np.inf
+            known = differs & np.isfinite(magnitude) & (magnitude > 0)
+            self.max_rel = max(self.max_rel, float((error[known] / magnitude[known]).max(initial=0.0)))
+        self.decades += error_decades(error)
+        self.mismatched += int((over > 0).sum())
+        self.max_abs = max(self.max_abs, float(error.max()))
+        worst = int(np.argmax(over))
+        return error, (float(over[worst]), start + worst)
 
     def _remember(self, a: np.ndarray, b: np.ndarray, flat: int, run: int) -> None:
         index = np.unravel_index(flat, a.shape)

@@ -148,9 +148,10 @@ def column_sums(values: np.ndarray, grouping: tuple[int, int, int], *, largest: 
     outer, columns, inner = grouping
     total, count = np.zeros(columns), np.zeros(columns)
     for part in _blocks(np.ascontiguousarray(values).reshape(outer, columns, inner)):
-        magnitude = np.abs(part) if part.dtype.kind == "c" else np.abs(part.astype(np.float64))
+        magnitude = np.abs(part if part.dtype.kind == "c" else part.astype(np.float64)).astype(np.float64, copy=False)
         finite = np.isfinite(magnitude)
-        magnitude = np.where(finite, magnitude, 0.0).astype(np.float64)
+        if not finite.all():
+            magnitude[~finite] = 0.0
         if largest:
             total = np.maximum(total, magnitude.max(axis=(0, 2)))
         else:
@@ -173,11 +174,13 @@ def distinct_numbers(values: np.ndarray, grouping: tuple[int, int, int]) -> int:
     rows = (
         np.ascontiguousarray(values).reshape(outer, columns, inner).transpose(0, 2, 1).reshape(outer * inner, columns)
     )
-    magnitude = np.abs(rows).astype(np.float64)
+    rows = rows.astype(np.complex128 if rows.dtype.kind == "c" else np.float64)
+    magnitude = np.abs(rows)
     finite = np.isfinite(magnitude)
-    largest = float(magnitude[finite].max(initial=0.0))
+    if not finite.all():
+        rows[~finite] = magnitude[~finite] = 0.0
     with np.errstate(all="ignore"):  # alike but for rounding is alike
-        steps = np.round(np.where(finite, rows.astype(np.complex128), 0) / (largest * _ALIKE or 1.0))
+        steps = np.round((rows + 0.0) / (float(magnitude.max(initial=0.0)) * _ALIKE or 1.0))
     return len({row.tobytes() for row in steps})
 
 
@@ -238,13 +241,19 @@ class ColumnScales:
         return Scales(tuple(parts))
 
     def _scale(self, own: np.ndarray, known: list[tuple[np.ndarray, int]]) -> np.ndarray:
-        largest = max(float(own.max()), float(np.median(self._usual)))
-        usual = np.maximum(own, np.median([o for o, _ in known], axis=0))
+        largest = max(float(own.max()), float(_median(np.array(self._usual))))
+        usual = np.maximum(own, _median(np.array([o for o, _ in known])))
         numbers = sum(n for _, n in known)
         chance = (CHANCE * len(own)) ** (1 / max(numbers, 1))
-        scale = np.maximum(usual, np.minimum(np.median(usual), chance * usual))
+        scale = np.maximum(usual, np.minimum(_median(usual), chance * usual))
         scale = np.maximum(scale, LEAST_SCALE * min(1.0, largest))
         return np.where(np.isfinite(scale), scale, 0.0)
+
+
+def _median(numbers: np.ndarray) -> np.ndarray:
+    """Along the first axis, of numbers without NaN: numpy's own takes ten times as long for a few."""
+    ordered = np.sort(numbers, axis=0)
+    return np.asarray((ordered[(len(numbers) - 1) // 2] + ordered[len(numbers) // 2]) / 2)
 
 
 def allowed_error(magnitude: np.ndarray, tolerance: Tolerance, scale: np.ndarray | float) -> np.ndarray:

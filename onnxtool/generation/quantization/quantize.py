@@ -240,7 +240,7 @@ class _PlanSearch:
         """Write a candidate to the scratch folder and measure its perplexity."""
         bundle = self._write(plan)
         losses = perplexity(Decoder(bundle, sparing(bundle)), self.tokenizer, *self.text)[1]
-        release_memory()
+        release_memory(bundle.model_bytes)
         return _Measured(plan, bundle, ratio(losses, self.losses), bundle.model_bytes)
 
     def judged_choice(
@@ -257,7 +257,7 @@ class _PlanSearch:
             assert best is not None
             losses = perplexity(Decoder(best.bundle, sparing(best.bundle)), self.tokenizer, *text)[1]
             best.ratio, best.judged = ratio(losses, reference), True
-            release_memory()
+            release_memory(best.bundle.model_bytes)
             if best.within(self.budget, self.max_bytes):
                 return best, figure
             left.remove(best)
@@ -294,7 +294,7 @@ class _PlanSearch:
         found_nodes = products(io.load(self.float.model))
         read = {_weight_name(n): str(n.inputs[0].name) for n in found_nodes if n.inputs[0] is not None}
         self.store.moments = {weight: moments[name] for weight, name in read.items() if name in moments}
-        release_memory()
+        release_memory(self.float.model_bytes)
 
     def _write(self, plan: WeightPlan) -> Bundle:
         folder = self._folder(f"{self._number}")
@@ -322,7 +322,7 @@ class _PlanSearch:
         decoder = Decoder(bundle, sparing(bundle))
         decoder.start(ids.size)
         logits = decoder.run(ids)
-        release_memory()
+        release_memory(bundle.model_bytes)
         return logits
 
     def _ordered(self, base: WeightPlan, late: Callable[[], bool]) -> list[LayerGroup]:

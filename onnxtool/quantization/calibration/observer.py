@@ -199,7 +199,7 @@ class _Probe:
 
     def open(self, options: SessionOptions) -> OnnxRunner:
         """Load it; the runtime computes nothing that no output needs."""
-        release_memory()
+        release_memory(io.weight_bytes(self.model))
         with loading(self._made_of):  # a guard can be entered once, and a probe may be opened again
             return OnnxRunner.open(self.model, options)
 

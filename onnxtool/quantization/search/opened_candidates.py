@@ -22,7 +22,6 @@ from onnxtool.runtime.session.memory import release_memory
 _KEPT_SESSIONS = 2  # each keeps the memory of its largest run
 _MOST_BYTES = 64_000_000  # of their models
 _KEPT_MODELS, _MOST_MODEL_BYTES = 12, 24_000_000  # where they are not loaded
-_LARGE = 16_000_000  # bytes of a model, whose graph refers to itself in circles and would stay until Python looks
 Speed = Callable[[], float]
 _Kept = TypeVar("_Kept")
 
@@ -116,7 +115,7 @@ class OpenedCandidates:
         if known is not None:
             return known[1]
         built = self.built(recipe, speed)
-        release_memory(collect=built.size > _LARGE)  # what building has freed
+        release_memory(built.size)  # what building has freed
         runner = self._load(built)
         self._sessions.put(
             recipe,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import sys
 from functools import cache
 from pathlib import Path
@@ -54,6 +55,7 @@ def _large(line: str) -> tuple[int, int]:
 
 
 _MOST = 2 << 30
+_WORTHWHILE = 16_000_000  # bytes to give back
 
 
 @cache
@@ -77,17 +79,19 @@ def giving_back() -> ort.RunOptions:
     return options
 
 
-def release_memory(*, collect: bool = True) -> None:
+def release_memory(freed: float = math.inf) -> None:
     """Give freed memory back to the system.
 
     The C library keeps what was freed for its next use, in pieces between what is still in use: after the preparation
     of a model that is as much as its weights, and a session that is loaded next takes its memory beside it.
 
     Args:
-        collect: look for what refers to itself in a circle too, which takes some ten milliseconds.
+        freed: bytes that may have been, such as of a model. For few nothing is done: looking for what refers to itself
+            in circles, as graphs do, takes longer than most of what is done with a small model.
     """
-    if collect:
-        gc.collect()
+    if freed < _WORTHWHILE:
+        return
+    gc.collect()
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
         if trim is not None:

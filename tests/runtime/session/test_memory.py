@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.memory import bounded_memory, giving_back
+from onnxtool.runtime.session.memory import bounded_memory, giving_back, release_memory
 from onnxtool.runtime.session.session import SessionOptions
 
 
@@ -25,3 +28,21 @@ def test_a_run_that_needs_more_than_the_bound_fails_and_the_next_one_works() -> 
     with pytest.raises(OnnxToolError):
         runner.run(huge)
     assert runner.run(usual)["s"] == 1
+
+
+def test_little_memory_is_not_looked_for() -> None:
+    class Circle:
+        pass
+
+    circle = Circle()
+    circle.itself = circle  # type: ignore[attr-defined]
+    left = weakref.ref(circle)
+    del circle
+    gc.disable()
+    try:
+        release_memory(1_000_000)
+        assert left() is not None
+        release_memory(100_000_000)
+        assert left() is None
+    finally:
+        gc.enable()
