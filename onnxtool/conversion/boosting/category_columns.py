@@ -18,6 +18,8 @@ import numpy as np
 from onnxtool.conversion.boosting.boosters import booster_of, text_of
 from onnxtool.conversion.frameworks import Booster, Estimator, copy_with
 
+_PLAIN = (str, int, float, np.number, np.bool_)
+
 
 def category_columns(estimator: Estimator) -> dict[str, list[Any]]:
     """The categories of each column that a booster splits by; {} where there are none, or not of texts or integers.
@@ -92,8 +94,8 @@ def preprocessing_apart(estimator: Estimator) -> Any:
 
     encoder, chosen = inner.named_transformers_["encoder"], inner.transformers_[0][2]
     known = [[c for c in values if c is not None and c == c] for values in encoder.categories_]  # missing is unknown
-    if not all(known):
-        return estimator
+    if not all(known) or not all(isinstance(c, _PLAIN) for values in known for c in values):
+        return estimator  # dates, say, which the ONNX file could not be given
     names = list(getattr(inner, "feature_names_in_", range(inner.n_features_in_)))
     columns = [name for name, one in zip(names, chosen, strict=True) if one]
     rest = [name for name in names if name not in columns]

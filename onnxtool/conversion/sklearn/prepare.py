@@ -134,8 +134,8 @@ def category_advice(estimator: Estimator) -> str:
         name = type(step).__name__
         if _splits_categories(step):
             return (
-                f"{name}: it splits on categories, which the exporter takes for numbers. Encode them before "
-                "(OneHotEncoder), and fit it on numbers."
+                f"{name}: it splits on categories, which have no ONNX form here. Encode them before (OneHotEncoder), "
+                "and fit it on numbers."
             )
         if numbered_categories(step):
             return (

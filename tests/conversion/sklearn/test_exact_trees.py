@@ -116,6 +116,15 @@ def test_a_frame_of_categories_that_histograms_split(classes: int, tmp_path: Pat
         assert found[0].tolist() == model.predict(frame).tolist()
 
 
+def test_dates_as_categories_are_refused(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Timestamp("2026-01-01") + pandas.to_timedelta(np.arange(60) % 5, "D")
+    frame = pandas.DataFrame({"day": pandas.Categorical(days), "age": RANDOM.standard_normal(60)})
+    booster = ensemble.HistGradientBoostingRegressor(max_iter=2).fit(frame, frame["age"])
+    with pytest.raises(onnxtool.errors.UnsupportedError, match="splits on categories"):
+        onnxtool.convert(booster, tmp_path / "out.onnx")
+
+
 def test_categories_inside_another_estimator_are_refused(tmp_path: Path) -> None:
     rows = np.column_stack([RANDOM.integers(0, 6, 100), RANDOM.standard_normal(100)])
     booster = ensemble.HistGradientBoostingRegressor(max_iter=3, categorical_features=[0])
