@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.boosting.category_columns import category_notes
+from onnxtool.conversion.boosting.category_columns import category_notes, numbered_categories
 from onnxtool.conversion.boosting.export import register_estimators
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import LibraryPatch, applied
@@ -24,7 +24,7 @@ from onnxtool.conversion.sklearn.converters.register import ConverterPatch
 from onnxtool.conversion.sklearn.missing_zeros import with_missing_zeros
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import chosen_columns, exact_columns, inner_estimators
-from onnxtool.conversion.sklearn.prepare import CLUSTERS, chosen_options, convertible, refuse_hopeless
+from onnxtool.conversion.sklearn.prepare import CLUSTERS, chosen_options, convertible, plain, refuse_hopeless
 from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
 from onnxtool.conversion.sklearn.source_columns import FORMULAS
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -54,6 +54,8 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
     refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
+    if not model.categories:
+        _refuse_numbered(plain(model.estimator))
     try:
         with quiet(verbose):
             proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
@@ -72,6 +74,20 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         # Next to thresholds, the last digits of formulas may fall where they should rise; sums add in another order.
         model.limits = (*model.limits, "thresholds")
     return io.from_proto(proto)
+
+
+def _refuse_numbered(estimator: Estimator) -> None:
+    """Refuse boosters that number the categories of what another step gives them: the file has no such numbers.
+
+    Raises:
+        UnsupportedError: says which step, and what to do.
+    """
+    for step in steps_of(estimator):
+        if step is not estimator and numbered_categories(step):
+            raise UnsupportedError(
+                f"{type(step).__name__}: behind or inside other steps, its categories have no ONNX form here. Encode "
+                "them before (OrdinalEncoder), and fit it on numbers."
+            )
 
 
 def has_trees(estimator: Estimator) -> bool:

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from onnxtool.conversion.boosting.category_columns import category_columns, category_notes, numbered_categories
+from onnxtool.errors import UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -98,3 +102,15 @@ def test_texts_that_xgboost_cuts_short_stay_numbers() -> None:
     frame = pandas.DataFrame({"town": pandas.Categorical(RANDOM.choice(["Rome", "Zürich"], 50))})
     model = xgboost.XGBRegressor(n_estimators=2, enable_categorical=True).fit(frame, frame["town"] == "Rome")
     assert numbered_categories(model) == [[None]] and category_columns(model) == {} and category_notes(model) == []
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_categories_behind_another_step_are_refused(library: str, tmp_path: Path) -> None:
+    """The file would take the categories for their numbers."""
+    options: dict[str, Any] = {"xgboost": {"enable_categorical": True}, "lightgbm": {"verbose": -1}}[library]
+    kind = xgboost.XGBClassifier if library == "xgboost" else lightgbm.LGBMClassifier
+    scaled = ColumnTransformer([("size", StandardScaler(), ["size"])], remainder="passthrough")
+    scaled.set_output(transform="pandas")
+    model = make_pipeline(scaled, kind(n_estimators=3, **options)).fit(FRAME[["size", "zone"]], TARGET)
+    with pytest.raises(UnsupportedError, match="behind or inside other steps"):
+        run_converted(model, tmp_path)
