@@ -128,7 +128,7 @@ class SklearnModel(SourceModel):
             form=form,
             framework=f"scikit-learn {sklearn.__version__}",
             notes=notes,
-            advice=category_advice(estimator),
+            advice="" if columns else category_advice(estimator),
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
             # Texts and integers alone are no reason to compute in float32 what comes of them.

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from onnxtool.conversion.boosting.category_columns import category_columns, category_notes, numbered_categories
-from onnxtool.errors import UnsupportedError
+from onnxtool.errors import InputError, UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -114,3 +114,10 @@ def test_categories_behind_another_step_are_refused(library: str, tmp_path: Path
     model = make_pipeline(scaled, kind(n_estimators=3, **options)).fit(FRAME[["size", "zone"]], TARGET)
     with pytest.raises(UnsupportedError, match="behind or inside other steps"):
         run_converted(model, tmp_path)
+
+
+def test_categories_that_are_looked_up_are_not_asked_for_as_numbers(tmp_path: Path) -> None:
+    model = xgboost.XGBClassifier(n_estimators=2, enable_categorical=True).fit(FRAME, TARGET)
+    with pytest.raises(InputError) as caught:
+        run_converted(model, tmp_path, sample=FRAME.assign(size="big"))
+    assert str(caught.value).endswith("float64.")
