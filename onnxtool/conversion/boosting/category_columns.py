@@ -57,9 +57,10 @@ def category_notes(estimator: Estimator, *, encoded: bool = False) -> list[str]:
         estimator: the booster.
         encoded: the categories are given as they are, not as numbers.
     """
-    known = [values for values in numbered_categories(estimator) if values != [None]]
     if encoded:
-        return ["a category that the fit has not seen is a missing value (XGBoost raises an error)"] if known else []
+        strict = hasattr(estimator, "get_booster")
+        return ["a category that the fit has not seen is a missing value (XGBoost raises an error)"] * strict
+    known = [values for values in numbered_categories(estimator) if values != [None]]
     shown = [", ".join(f"{value} is {code}" for code, value in enumerate(values[:5])) for values in known]
     return [f"categories are given to the ONNX file as numbers: {text}" for text in shown]
 

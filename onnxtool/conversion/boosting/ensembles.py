@@ -174,6 +174,19 @@ class BoosterGraph:
         self._give("label", label, TensorProto.STRING if texts else TensorProto.INT64, min(labels, 2))
         self._give("probabilities", chances, TensorProto.FLOAT, 2)
 
+    def give_decided(self, sums: str, classes: Sequence[Any], several: bool, chances: str = "") -> None:
+        """Make labels and chances the outputs, where the largest of several sums decides, or the sign of a single one.
+
+        Args:
+            sums: [rows, classes], or [rows, 1] of two classes.
+            classes: as of `give_classes`.
+            several: the sums are one for each class.
+            chances: of all classes; what a decision function gives unless they are there.
+        """
+        if not chances:
+            chances = sums if several else self.add("Concat", self.add("Neg", sums), sums, axis=1)
+        self.give_classes(chances, classes, self.largest(sums) if several else self.above(sums, 0.0, 1))
+
     def _give(self, name: str, value: str, kind: int, rank: int) -> None:
         narrows = kind == TensorProto.FLOAT and self.dtype is not np.float32
         self.add("Cast" if narrows else "Identity", value, name=name, **({"to": kind} if narrows else {}))

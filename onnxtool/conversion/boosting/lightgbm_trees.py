@@ -89,14 +89,14 @@ def _give(graph: BoosterGraph, sums: str, objective: str, classes: Sequence[Any]
         return
     steep = float(words.get("sigmoid") or 1.0)
     if raw:
-        chances = sums if several else graph.add("Concat", graph.add("Neg", sums), sums, axis=1)
+        chances = ""
     elif word == "multiclass":
         chances = graph.linked(sums, "Softmax")
     else:
         chances = graph.add("Sigmoid", sums if steep == 1 else graph.add("Mul", sums, steep))
         chances = chances if several else graph.both(chances)
-    place = graph.largest(sums) if several else graph.above(sums, 0.0, 1)
-    graph.give_classes(chances, classes if len(classes) else range(max(2, int(words.get("num_class") or 2))), place)
+    known = classes if len(classes) else range(max(2, int(words.get("num_class") or 2)))
+    graph.give_decided(sums, known, several, chances)
 
 
 class _Trees:

@@ -97,8 +97,7 @@ def _tree_sums(graph: BoosterGraph, estimator: Estimator, objective: str) -> tup
     ensemble, categories = TreeEnsemble(), np.zeros((1, booster.num_features()), bool)
     for number, (tree, target) in enumerate(zip(model["trees"], model["tree_info"], strict=True)):
         _add_tree(ensemble, number, tree, int(target), 1.0 if weights is None else weights[number])
-        places = np.flatnonzero(tree.get("split_type") or ())
-        categories[0, np.array(tree["split_indices"], np.int64)[places]] = True
+        categories[0, [tree["split_indices"][node] for node in tree["categories_nodes"]]] = True
     targets = max(1, int(counts.get("num_class", "1")), int(counts.get("num_target", "1")))
     begin = np.atleast_1d(np.array(json.loads(counts["base_score"]), np.float32))
     with np.errstate(divide="ignore"):

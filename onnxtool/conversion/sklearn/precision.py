@@ -24,7 +24,6 @@ from onnxtool.conversion.sklearn.raw_thresholds import (
     TREES,
     compare_raw_columns,
     compared_in_float32,
-    of_lightgbm,
     rounded_down,
 )
 from onnxtool.conversion.sklearn.source_columns import SourceColumns
@@ -35,11 +34,10 @@ _GIVE_FLOATS = (
     *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer", "Softplus"),
     *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *TREES),
 )
-_THRESHOLDS = "exact_thresholds"  # whether they are compared in float64, and what they are
+_THRESHOLDS = "exact_thresholds"  # what nodes compare with
 _MEMBERS = "members"  # how many trees' chances are added, of which the mean is wanted
 _WEIGHTS = "exact_weights"  # what the leaves hold
-# What skl2onnx 1.20 copies trees by.
-_COPIES = ("add_tree_to_attribute_pairs", "add_tree_to_attribute_pairs_hist_gradient_boosting")
+_COPY = "add_tree_to_attribute_pairs"  # what skl2onnx 1.20 copies trees by
 _MISSING = "nodes_missing_value_tracks_true"
 _NUMBERS = ("nodes_values", "target_weights", "class_weights", "base_values")
 
@@ -64,12 +62,8 @@ def _copied(plain: Callable[..., Any], *, isolates: bool) -> Callable[..., Any]:
             attributes[_MISSING][first:] = [int(v) for v in np.asarray(left)]
         if isolates:
             return result
-        if hasattr(tree, "threshold"):
-            wide, values = False, np.where(tree.children_left >= 0, tree.threshold, 0.0)
-        else:  # of histogram gradient boosting
-            wide, values = True, np.where(tree.nodes["is_leaf"] == 0, tree.nodes["num_threshold"], 0.0)
-        _, before = attributes.get(_THRESHOLDS, (wide, []))
-        attributes[_THRESHOLDS] = wide, [*before, values]
+        values = np.where(tree.children_left >= 0, tree.threshold, 0.0)
+        attributes[_THRESHOLDS] = [*attributes.get(_THRESHOLDS, ()), values]
         weight, _, counts = more[:3]
         if classifies and counts and tree.value.shape[1] == 1:
             leaves, classes = np.flatnonzero(tree.children_left < 0), tree.value.shape[2]
@@ -95,7 +89,7 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
     def add_node(self: Any, kind: str, inputs: Any, outputs: Any, *more: Any, **attributes: Any) -> Any:
         if kind not in TREES:
             return plain(self, kind, inputs, outputs, *more, **attributes)
-        wide, thresholds = attributes.pop(_THRESHOLDS, (False, []))
+        thresholds = attributes.pop(_THRESHOLDS, ())
         weights, members = attributes.pop(_WEIGHTS, ()), attributes.pop(_MEMBERS, 0)
         if thresholds:
             attributes["nodes_values"] = np.concatenate(thresholds)
@@ -108,7 +102,7 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
                 numbers = np.asarray(weights, np.float64)
             if name == "nodes_values":
                 modes = [m if isinstance(m, str) else m.decode() for m in attributes["nodes_modes"]]
-                numbers = np.array([_threshold(v, m, wide) for v, m in zip(numbers, modes, strict=True)])
+                numbers = np.array([compared_in_float32(v, m) for v, m in zip(numbers, modes, strict=True)])
             attributes[f"{name}_as_tensor"] = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
         attributes["op_version"] = 3  # the first that has doubles
         attributes[_MISSING] = [int(v) for v in attributes.get(_MISSING) or ()]  # booleans, in skl2onnx 1.20
@@ -131,13 +125,6 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
     return add_node
 
 
-def _threshold(value: float, mode: str, wide: bool) -> float:
-    """A threshold of doubles, for a source that compares doubles or rounds them to float32 before."""
-    if not wide:
-        return compared_in_float32(value, mode)
-    return of_lightgbm(value) if mode == "BRANCH_LEQ" else value
-
-
 @contextmanager
 def _applied() -> Iterator[None]:
     container = import_module("skl2onnx.common._container").ModelComponentContainer
@@ -149,10 +136,9 @@ def _applied() -> Iterator[None]:
         trees = import_module("skl2onnx.common.tree_ensemble")
         stack.enter_context(replaced(trees, "sklearn_threshold", lambda threshold, *_: rounded_down(threshold)))
         for name, module in list(sys.modules.items()):
-            for copy in _COPIES if name.startswith("skl2onnx.operator_converters") else ():
-                if hasattr(module, copy):
-                    copied = _copied(getattr(module, copy), isolates=name.endswith("isolation_forest"))
-                    stack.enter_context(replaced(module, copy, copied))
+            if name.startswith("skl2onnx.operator_converters") and hasattr(module, _COPY):
+                copied = _copied(getattr(module, _COPY), isolates=name.endswith("isolation_forest"))
+                stack.enter_context(replaced(module, _COPY, copied))
         yield
 
 

@@ -56,9 +56,9 @@ _COMPETING = 0.25  # the variance of the sum of classes' logits, of the sum of t
 
 
 def _some_places(columns: np.ndarray) -> np.ndarray:
-    """[columns, ...] as float64 [columns, places], of many places some."""
+    """[columns, ...] as [columns, places], of many places some."""
     flat = columns.reshape(len(columns), -1)
-    return flat[:, :: -(-flat.shape[1] // _MOST_COUNTED)].astype(np.float64)
+    return flat[:, :: -(-flat.shape[1] // _MOST_COUNTED)]
 
 
 def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
@@ -72,7 +72,7 @@ def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
     for axis in (1, -1):
         if len({a.shape[axis] for a in outputs}) != 1 or not 2 <= outputs[0].shape[axis] <= MOST_CLASSES:
             continue
-        columns = np.concatenate([_some_places(np.moveaxis(a, axis, 0)) for a in outputs], axis=1)
+        columns = np.concatenate([_some_places(np.moveaxis(a, axis, 0)) for a in outputs], axis=1).astype(np.float64)
         together = columns.var(axis=1).sum()
         if together > 0 and columns.sum(axis=0).var() < _COMPETING * together:
             return axis
@@ -97,18 +97,22 @@ class ClassF1:
 
     tallies: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, right: np.ndarray, actual: np.ndarray) -> None:
-        """Take in a batch, classes last."""
+    def add(self, right: np.ndarray, *named: np.ndarray) -> None:
+        """Take in a batch.
+
+        Args:
+            right: the float model's, classes last.
+            named: which class it names, and which the candidate does, of the same shape without the classes.
+        """
         classes = right.shape[-1]
         if classes > MOST_CLASSES:
             return
-        for row, other in zip(right, actual, strict=True):
-            a, b = (_some_places(np.moveaxis(v, -1, 0)).T for v in (row, other))
-            likely, rows = probabilities(a), np.arange(len(a))
-            tally = [likely.sum(axis=0)]
-            for best in (a.argmax(axis=1), b.argmax(axis=1)):
+        for row, *bests in zip(right, *named, strict=True):
+            likely = probabilities(_some_places(np.moveaxis(row, -1, 0)).T.astype(np.float64))
+            tally, places = [likely.sum(axis=0)], np.arange(len(likely))
+            for best in (_some_places(one[None])[0] for one in bests):
                 tally.append(np.bincount(best, minlength=classes))
-                tally.append(np.bincount(best, likely[rows, best], classes))
+                tally.append(np.bincount(best, likely[places, best], classes))
             self.tallies.append(np.array(tally, np.float32))
 
     def lost(self, confidence: float | None = None) -> float | None:
@@ -210,7 +214,7 @@ class ClassAgreement:
             lost[flipped] = likely[rows, best[flipped]] - likely[rows, chosen[flipped]]
             self._lost += float(lost.sum())
         self._are_likely &= bool(right.min() >= 0 and np.abs(right.sum(axis=-1) - 1).max() < _SUMS_TO)
-        self._each.add(right, actual)
+        self._each.add(right, best, chosen)
         flips = flipped.reshape(len(best), -1).sum(axis=1)
         self._samples += [(float(f), best[0].size) for f in flips]
         for row, other, cost in zip(right, actual, lost, strict=True):

@@ -125,7 +125,7 @@ class OutputStatistics:
             self._add_boxes(right, actual, boxes)
         else:
             self._add_scores(right, actual, rows)
-        if self.class_axis is not None and not classes and len(right) == rows:
+        if self.class_axis is not None and len(right) == rows:
             self.classes.add(*(np.moveaxis(a, self.class_axis, -1) for a in (right, actual)))
         axis = samples_axis(right, rows)
         batch = axis if right.ndim > axis and right.shape[axis] == rows else None

@@ -40,7 +40,7 @@ def places(counts: tuple[int, ...], samples: int) -> np.ndarray:
 def f1_lost(right: np.ndarray, actual: np.ndarray, confidence: float | None = None) -> float | None:
     found = ClassF1()
     for one, other in zip(np.array_split(right, 3), np.array_split(actual, 3), strict=True):
-        found.add(one, other)
+        found.add(one, one.argmax(-1), other.argmax(-1))
     return found.lost(confidence)
 
 
@@ -80,10 +80,10 @@ def test_of_many_places_some_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     actual[:, 60:] = [0.9, 0.06, 0.04]
     monkeypatch.setattr(class_agreement, "_MOST_COUNTED", 33)  # every second one
     found = ClassF1()
-    found.add(right, actual)
+    found.add(right, right.argmax(-1), actual.argmax(-1))
     assert [t[1].sum() for t in found.tallies] == [32] * 9
     monkeypatch.setattr(class_agreement, "MOST_CLASSES", 2)
-    found.add(right, actual)
+    found.add(right, right.argmax(-1), actual.argmax(-1))
     assert len(found.tallies) == 9
 
 

@@ -35,12 +35,11 @@ def _convert_histograms(write: NodeWriter, _original: Callable[[], None]) -> Non
     several = model.n_trees_per_iteration_ > 1
     if not hasattr(model, "classes_"):
         graph.give_prediction(graph.linked(sums, "Exp" if model.loss in ("poisson", "gamma") else ""))
+    elif write.asks_scores:
+        graph.give_decided(sums, model.classes_, several)
     else:
-        if write.asks_scores:
-            chances = sums if several else graph.add("Concat", graph.add("Neg", sums), sums, axis=1)
-        else:
-            chances = graph.linked(sums, "Softmax") if several else graph.both(graph.add("Sigmoid", sums))
-        graph.give_classes(chances, model.classes_, graph.largest(sums) if several else graph.above(sums, 0.0, 1))
+        chances = graph.linked(sums, "Softmax") if several else graph.both(graph.add("Sigmoid", sums))
+        graph.give_decided(sums, model.classes_, several, chances)
     add_as_step(write, graph.model(DOUBLE, model.n_features_in_))
 
 
