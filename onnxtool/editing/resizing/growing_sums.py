@@ -37,7 +37,7 @@ class GrowingSums:
         """The constant of a node that meets a sum; the result is then a value like any other."""
         if node.domain not in STANDARD or not node.inputs:
             return None
-        growing = [v in self._growing for v in node.inputs]
+        growing = [v in self._growing and i not in operator_of(node).sizes for i, v in enumerate(node.inputs)]
         if any(growing) and (met := self._constant(node, growing)) is not None:
             return met
         if self._normalizes(node, growing) or self._stays_weighted(node):

@@ -36,6 +36,7 @@ from onnxtool.equality.certificate.values import (
     small_number,
     type_of,
 )
+from onnxtool.model.operators.operator import ALL
 from onnxtool.model.operators.table import lookup
 from onnxtool.model.proto_nodes import all_nodes
 
@@ -595,14 +596,17 @@ class Interpreter:
         names = sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
         seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
-        rows = {np.shape(a)[0] if np.ndim(a) == 2 else -1 for a in seen} | {s[0] if s else -1 for s, _ in shapes}
-        by_rows = self.field.has_values and lookup(kind, domain).by_rows and len(rows) == 1
-        apart = max(rows) if by_rows else -1
+        places = lookup(kind, domain).by_rows if self.field.has_values else ()
+        split = [i for i, v in enumerate(inputs) if v is not None and (places is ALL or i in places)]
+        rows = {np.shape(seen[i])[0] if np.ndim(seen[i]) > 1 else -1 for i in split}
+        rows |= {s[0] if s else -1 for s, _ in shapes}
+        apart = max(rows) if split and len(rows) == 1 else -1
 
         def result(name: str, shape: Sequence[int]) -> Array:
             if apart < 1:
                 return self.field.opaque(name, names, seen, shape)
-            return np.stack([self.field.opaque(name, names, [a[r] for a in seen], shape[1:]) for r in range(apart)])
+            parts = ([a[r] if i in split else a for i, a in enumerate(seen)] for r in range(apart))
+            return np.stack([self.field.opaque(name, names, part, shape[1:]) for part in parts])
 
         found = [self.symbol(result(f"{domain}.{kind}.{i}", s), dtype) for i, (s, dtype) in enumerate(shapes)]
         return tuple(found) if len(found) > 1 else found[0]

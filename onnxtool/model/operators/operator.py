@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ALL = None  # of `Operator.carried`: every input
+ALL = None  # of `Operator.carried` and `by_rows`: every input
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Operator:
         flops: floating-point operations for each element of its first output, by the usual count; 0 for none.
         never_negative: no element of its result is below zero.
         integer: "computes" on quantized integers in place of floats, or "converts" to or from them.
-        by_rows: where its inputs are [rows, columns], a row of each output is made of that row alone.
+        by_rows: places of the inputs that have rows along axis 0, where they have two axes or more: a row of each
+            output is made of their rows at that place, and of the other inputs as they are.
         runs_empty: ONNX Runtime 1.31 was seen to run it on inputs without a row.
     """
 
@@ -53,7 +54,7 @@ class Operator:
     flops: int = 0
     never_negative: bool = False
     integer: Literal["no", "computes", "converts"] = "no"
-    by_rows: bool = False
+    by_rows: tuple[int, ...] | None = ()
     runs_empty: bool = False
 
     @property

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from onnxtool.model.operators.operator import Operator
+from onnxtool.model.operators.operator import ALL, Operator
 
 _MS = "com.microsoft"
 _OF_TABLES = (
@@ -77,5 +77,5 @@ ROWS = (
     Operator("SkipLayerNormalization", _MS, shape="skip", accumulates=True, flops=8),
     Operator("SkipSimplifiedLayerNormalization", _MS, shape="skip", accumulates=True, flops=8),
     Operator("TransposeMatMul", _MS, shape="matmul", accumulates=True, cost="matmul"),
-    *(Operator(name, "ai.onnx.ml", by_rows=True) for name in _OF_TABLES.split()),
+    *(Operator(name, "ai.onnx.ml", by_rows=ALL) for name in _OF_TABLES.split()),
 )

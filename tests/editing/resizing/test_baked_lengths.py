@@ -334,6 +334,11 @@ RIGHT = {
         TURNED + "r = Reshape(t, g) i = InstanceNormalization(r, s, b) y = Reshape(i, o)", g=i64(1, 1, -1),
         s=np.float32([2]), b=np.float32([1]), o=lambda n: i64(1, 3, n),
     ),
+    "a first state as large as the batch": net(
+        """t = Transpose<perm=[1, 0, 2]>(x) all = Shape(t) b = Gather<axis=0>(all, one) d = Concat<axis=0>(k, b, k)
+        h = Expand(zero, d) o, y = RNN<hidden_size=1>(t, w, r, , , h)""",
+        one=i64(1), k=i64(1), zero=np.float32(0), w=np.float32([[[0.3, -0.7, 0.9]]]), r=np.float32([[[0.4]]]),
+    ),
     "a sum": net("y = ReduceSum<keepdims=0>(x, axis)", axis=AXIS),
     "a maximum": net(TURNED + "y = GlobalMaxPool(t)"),
     "a norm": net(

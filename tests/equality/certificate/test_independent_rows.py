@@ -101,12 +101,31 @@ TABLES = {
     "SVMRegressor": f"{{ y = ai.onnx.ml.SVMRegressor<coefficients = [0.5], kernel_params = [0.1, 0.0, 3.0], "
     f'kernel_type = "RBF", n_supports = 1, rho = [0.2], support_vectors = {SIX}>(x) }}',
 }
+# Standard ones, of which nothing is known but whose rows they take.
+FLAT = ", int64[2] all = {0, -1}> { "
+STANDARD = {
+    "GridSample": "<int64[4] s = {0, 1, 2, 3}, int64[4] g = {0, 1, 3, 2}" + FLAT + "h = Reshape(x, s) p = Tanh(h) "
+    "q = Reshape(p, g) r = GridSample(h, q) y = Reshape(r, all)",
+    "STFT": "<int64 step = {2}, float[4] w = {1, 2, 3, 4}, int64[3] s = {0, 6, 1}" + FLAT + "h = Reshape(x, s) "
+    "r = STFT<onesided = 1>(h, step, w) y = Reshape(r, all)",
+    "Col2Im": "<int64[3] s = {0, 2, 3}, int64[2] n = {1, 4}, int64[2] k = {1, 2}" + FLAT + "h = Reshape(x, s) "
+    "r = Col2Im(h, n, k) y = Reshape(r, all)",
+    "DeformConv": "<int64[4] s = {0, 1, 2, 3}, float[1, 1, 1, 1] w = {2}, float[1] b = {1}"
+    + FLAT + "h = Reshape(x, s) o = Concat<axis = 1>(h, h) m = Tanh(h) "
+    "r = DeformConv(h, w, o, b, m) y = Reshape(r, all)",
+    "Det": "<int64[3] s = {0, 2, 2}, int64[1] b = {0}, int64[1] e = {4}, int64[1] one = {1}" + FLAT
+    + "c = Slice(x, b, e, one) h = Reshape(c, s) r = Det(h) y = Reshape(r, all)",
+    "TfIdfVectorizer": "<int64[1] one = {1}" + FLAT + "c = Cast<to = 6>(x) r = TfIdfVectorizer<max_gram_length = 1, "
+    'max_skip_count = 0, min_gram_length = 1, mode = "TF", ngram_counts = [0], ngram_indexes = [0, 1], '
+    "pool_int64s = [0, 1]>(c) y = Reshape(r, all)",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_operators_of_tables_take_each_row_alone(name: str) -> None:
-    assert row_dependence(model(TABLES[name]), 2).reason == ""
-    session = OnnxRunner.open(model(TABLES[name]).SerializeToString())
+@pytest.mark.parametrize("name", [*TABLES, *STANDARD])
+def test_operators_that_take_each_row_alone(name: str) -> None:
+    made = model(TABLES[name] if name in TABLES else STANDARD[name] + " }")
+    assert row_dependence(made, 2).reason == ""
+    session = OnnxRunner.open(made.SerializeToString())
     rows = np.random.default_rng(0).standard_normal((4, 6), np.float32)
     alone = [session.run({"x": rows[i : i + 1]})["y"] for i in range(4)]
     np.testing.assert_allclose(session.run({"x": rows})["y"], np.concatenate(alone), rtol=1e-5)

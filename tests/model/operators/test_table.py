@@ -25,10 +25,10 @@ _OPSET = 21
 _SCHEMAS = {s.name: s for s in onnx.defs.get_all_schemas() if s.domain == ""}
 # Operators of which there is nothing to say: with a new version of ONNX somebody looks at what it adds.
 _WITHOUT_A_ROW = {
-    "AffineGrid", "ConcatFromSequence", "GridSample", "ImageDecoder", "MaxRoiPool", "MaxUnpool",
+    "AffineGrid", "ConcatFromSequence", "ImageDecoder", "MaxRoiPool", "MaxUnpool",
     "Optional", "OptionalGetElement", "OptionalHasElement", "RoiAlign", "SequenceAt", "SequenceConstruct",
     "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence", "StringNormalizer",
-    "StringSplit", "SwiGLU", "TfIdfVectorizer",
+    "StringSplit", "SwiGLU",
 }  # fmt: skip
 _ATTRIBUTES: dict[str, dict[str, Any]] = {
     "Cast": {"to": int(onnx.TensorProto.DOUBLE)},
