@@ -98,6 +98,54 @@ def test_formats_of_one_size_are_told_apart_by_what_a_provider_has(provider: str
     assert recognise(4e-4, LEVELS, SessionOptions(provider)) == name
 
 
+@pytest.mark.parametrize(("error", "name"), [(4e-5, "float32"), (6e-5, "tf32 or float16")])
+def test_an_error_of_an_eighth_of_half_precision_is_still_one_of_it(error: float, name: str) -> None:
+    assert recognise(error, LEVELS, SessionOptions("webgpu")) == name
+
+
+def test_levels_are_those_of_rounding_this_model(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three bits less give eight times the error; what is too large to try is held against the formats alone."""
+    plain = SessionOptions(optimization="off")
+    runner = OnnxRunner.open(network, plain)
+    feeds = [{"x": np.random.default_rng(1).normal(size=(4, 64)).astype(np.float32)}]
+    expected = [{"y": runner.run(feeds[0])["y"]}]
+    levels = module.precision_levels(network, feeds, expected, plain)
+    assert levels.float32 < 1e-6 and 1e-4 < levels.float16 < 1e-3
+    assert 4 < levels.bfloat16 / levels.float16 < 16
+    monkeypatch.setattr(module, "_LARGEST", 0)
+    steps = module.precision_levels(network, feeds, expected, plain)
+    named = [recognise(2.0**-bits, steps, SessionOptions("openvino")) for bits in (22, 12, 9)]
+    assert named == ["float32", "float16", "bfloat16"]
+
+
+@pytest.mark.parametrize(("option", "precision"), [("f32", "other"), ("bf16", "bfloat16")])
+def test_an_error_in_spite_of_full_precision_is_none_of_a_format(
+    option: str, precision: str, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = f"openvino:INFERENCE_PRECISION_HINT={option}"
+    stand_in(monkeypatch, {provider: 8})
+    assert prove_on_provider(network, SessionOptions(provider)).precision == precision
+
+
+def test_the_format_that_gives_the_very_same_error_is_named(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its size the error of eight bits is one of bfloat16."""
+    hint = "openvino:INFERENCE_PRECISION_HINT="
+    stand_in(monkeypatch, {"openvino": 8, f"{hint}f32": 24, f"{hint}bf16": 7, f"{hint}f16": 8})
+    assert prove_on_provider(network, SessionOptions("openvino")).precision == "float16"
+
+
+@pytest.mark.parametrize(
+    ("told", "precision", "confirmed"), [("bfloat16", "bfloat16", False), ("float32", "other", False)]
+)
+def test_what_the_kernels_tell_of_themselves_stands(
+    told: str, precision: str, confirmed: bool, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, {"openvino": 8, str(FULL.provider): 8})
+    monkeypatch.setattr(module, "kernel_precision", lambda *_: told)
+    proof = prove_on_provider(network, SessionOptions("openvino"))
+    assert (proof.ok, proof.precision, proof.confirmed) == (False, precision, confirmed)
+
+
 def test_the_error_is_that_of_the_worst_output() -> None:
     a = {"x": np.ones(4, np.float32), "y": np.ones(4, np.float32), "i": np.ones(2, np.int64)}
     b = {"x": a["x"] * 1.01, "y": a["y"] * 1.1, "i": a["i"] * 7}
