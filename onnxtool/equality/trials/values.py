@@ -81,6 +81,7 @@ _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than fl
 _EXTREME = 1e20  # the square of which is beyond float32
 _FAR = 1000.0  # deviations from zero, where a variance by squares has lost most of its digits
 _ROWS = 512  # of a batch that holds thresholds
+_MOST_PARTS = 12  # such batches
 
 
 def value_changes(
@@ -263,14 +264,15 @@ def _thresholds(
             TrialKind.VALUES,
             _batch_of(specs, feeds, spec.name, table),
         )
-        ends = np.array([0, np.inf, -np.inf], spec.dtype)
-        pairs = [(f, spec.dtype.type(t)) for f, found in own.items() for t in found]
-        chosen = generator.permutation(len(pairs))
-        for start in range(0, min(len(chosen), 4 * rows), rows):
+        ends = np.array([np.inf, -np.inf], spec.dtype)
+        at = [(f, spec.dtype.type(t)) for f, found in own.items() for t in found]
+        places = [(f, x) for f, t in at for x in (t, *np.nextafter(t, ends))]
+        chosen = generator.permutation(np.resize(np.arange(len(places)), max(rows, len(places))))
+        for start in range(0, min(len(chosen), _MOST_PARTS * rows), rows):
             near = table.copy()
             for row, place in enumerate(chosen[start : start + rows]):
-                feature, value = pairs[place]
-                near[row, feature] = np.nextafter(value, ends[row % 3]) if row % 3 else value
+                feature, value = places[place]
+                near[row, feature] = value
             yield f"{spec.name}: features at thresholds", TrialKind.THRESHOLDS, _batch_of(specs, feeds, spec.name, near)
         if facts.missing:
             holed = table.copy()
