@@ -259,3 +259,11 @@ def test_an_input_with_a_default_is_given_another_value(tmp_path: Path, read: st
     report = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", effort="quick")
     assert report.verdict == verdict
     assert any("inputs are given that have a default: g" in w for w in report.warnings) == (verdict == "different")
+
+
+@pytest.mark.parametrize(("changed", "verdict"), [(1.01e-6, "different"), (1.0000001e-6, "tested")])
+def test_where_one_constant_differs_a_small_column_is_measured_by_itself(changed: float, verdict: str) -> None:
+    """One per cent of a column of 1e-6 is less than float32 knows of one of 1e6 beside it."""
+    head = '<ir_version: 10, opset_import: ["" : 21]> g (float[n, 3] x) => (float[n, 3] y) '
+    a, b = (parser.parse_model(f"{head}<float[3] k = {{1e6, 1, {k}}}> {{ y = Mul(x, k) }}") for k in (1e-6, changed))
+    assert compare(a, b).verdict == verdict

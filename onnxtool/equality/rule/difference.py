@@ -93,7 +93,7 @@ class Difference:
             return
         before = self.mismatched
         tolerance = self.tolerance.widened(a.dtype.name, self.precision)
-        scales = None if a.dtype.kind in "biu" or tolerance.bits else self._columns.add(a)
+        scales = None if a.dtype.kind in "biu" or tolerance.bits else self._columns.add(a, tolerance.least_scale)
         flat = a.reshape(-1), b.reshape(-1)
         for start in range(0, a.size, _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -337,7 +337,7 @@ def unequal(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> np.ndarray:
 def _outside(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | None = None) -> Iterator[np.ndarray]:
     """Which elements lie outside of the tolerance, in flat parts."""
     applied = tolerance.widened(a.dtype.name, precision)
-    scales = ColumnScales().add(a)
+    scales = ColumnScales().add(a, tolerance.least_scale)
     x, y = a.reshape(-1), b.reshape(-1)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     for start in range(0, a.size, _CHUNK):

@@ -54,6 +54,7 @@ class Tolerance:
         bits: equal to the last bit, the sign of zero included; NaN is equal to NaN.
         floor: what every element may be off, in the output's own units: the error of the runtime's own kernel.
         alone: the user gave it for one output: nothing widens it, and nothing is excused.
+        least_scale: what a column's scale is at least, as a share of the largest column's, or of one.
     """
 
     rtol: float = RTOL
@@ -63,6 +64,7 @@ class Tolerance:
     bits: bool = False
     floor: float = _FLUSHED
     alone: bool = False
+    least_scale: float = LEAST_SCALE
 
     def widened(self, *dtypes: str | None) -> Tolerance:
         """With what rounding in half precision does, where one of the types is such; never narrower.
@@ -222,11 +224,12 @@ class ColumnScales:
     _history: dict[tuple[int, int], list[tuple[np.ndarray, int]]] = field(default_factory=dict)
     _usual: list[float] = field(default_factory=list)
 
-    def add(self, reference: Any) -> Scales:
+    def add(self, reference: Any, least: float = LEAST_SCALE) -> Scales:
         """The scales for this run, which counts among those so far.
 
         Args:
             reference: what the reference gave: floats or complex, not empty.
+            least: as `Tolerance.least_scale`.
         """
         array = np.asarray(reference)
         parts = []
@@ -237,16 +240,16 @@ class ColumnScales:
             known.append((own, distinct_numbers(array, grouping)))
             if not place:
                 self._usual.append(float(own.max()))
-            parts.append((columns, inner, self._scale(own, known)))
+            parts.append((columns, inner, self._scale(own, known, least)))
         return Scales(tuple(parts))
 
-    def _scale(self, own: np.ndarray, known: list[tuple[np.ndarray, int]]) -> np.ndarray:
+    def _scale(self, own: np.ndarray, known: list[tuple[np.ndarray, int]], least: float) -> np.ndarray:
         largest = max(float(own.max()), float(_median(np.array(self._usual))))
         usual = np.maximum(own, _median(np.array([o for o, _ in known])))
         numbers = sum(n for _, n in known)
         chance = (CHANCE * len(own)) ** (1 / max(numbers, 1))
         scale = np.maximum(usual, np.minimum(_median(usual), chance * usual))
-        scale = np.maximum(scale, LEAST_SCALE * min(1.0, largest))
+        scale = np.maximum(scale, least * min(1.0, largest))
         return np.where(np.isfinite(scale), scale, 0.0)
 
 
