@@ -181,7 +181,11 @@ def turning_sizes(
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     small = ((name, {**usual, name: size}) for size in range(_SMALL) for name in usual)
     pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
-    for name, sizes in itertools.chain(small, looks.all_turns(usual), _tried_sizes(named, usual), pairs):
+    tried = [("", sizes) for sizes in _tried_pairs(named, usual)]
+    # A comparison of two dims shows at some of these.
+    close = [(name, s) for name, s in tried if all(n < max(_SMALL, usual[k] + 1) for k, n in s.items())]
+    needed = (looks.all_turns(usual), close, looks.end_of_needed())
+    for name, sizes in itertools.chain(small, *needed, _tried_sizes(named, usual), tried, pairs):
         if time.thread_time() > deadline and (looks.turned or not looks.decides):
             break
         looks.in_time(0)
@@ -207,7 +211,7 @@ class _Looks:
         decides: some truth value hung on sizes.
         named: whole numbers that the graphs name.
         count: of the sizes looked at.
-        turned: all small sizes at which something else is decided were sought.
+        turned: all small sizes, of one dim and of two, at which something else is decided were sought.
     """
 
     def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float, latest: float) -> None:
@@ -272,7 +276,11 @@ class _Looks:
         """
         for name in usual:
             yield from self._turns(usual, name)
+
+    def end_of_needed(self) -> Iterator[tuple[str, Sizes]]:
+        """No sizes: what is sought from here on may be left out."""
         self.turned = True
+        yield from ()
 
     def in_time(self, size: float) -> bool:
         """Whether there is time for a size; some that may decide something are looked at however long it takes.
@@ -506,13 +514,15 @@ def _changes(row: np.ndarray) -> np.ndarray:
 
 
 def _tried_sizes(named: Sequence[int], usual: Sizes) -> Iterator[tuple[str, Sizes]]:
-    """Of each dim those beside the whole numbers that the graphs name; of two dims, small pairs, and pairs whose
-    product, sum or difference is such a number.
-    """
+    """Of each dim those beside the whole numbers that the graphs name."""
     beside = {k * n + d for n in named for k in (1, 2) for d in (-1, 0, 1, 2)}
     for size in sorted(n for n in beside if _SMALL <= n <= _LARGEST):
         for name in usual:
             yield name, {**usual, name: size}
+
+
+def _tried_pairs(named: Sequence[int], usual: Sizes) -> Iterator[Sizes]:
+    """Of two dims small pairs, and pairs whose product, sum or difference is a whole number that the graphs name."""
     for first, second in itertools.combinations(usual, 2):
         pairs = [*itertools.product(range(1, 13), repeat=2)]
         for n in named:
@@ -521,7 +531,7 @@ def _tried_sizes(named: Sequence[int], usual: Sizes) -> Iterator[tuple[str, Size
             pairs += [pair for k in range(1, 13) for pair in ((n + 1, k), (k, n + 1))]
             pairs += [(n + 3, 3), (3, n + 3), (n + 4, 3), (3, n + 4), (max(n - 3, 1), 3), (3, max(n - 3, 1))]
         for x, y in pairs:
-            yield "", {**usual, first: x, second: y}
+            yield {**usual, first: x, second: y}
 
 
 def _all_pairs(usual: Sizes) -> Iterator[Sizes]:

@@ -717,3 +717,14 @@ def test_sizes_at_which_relative_positions_take_other_buckets_are_compared(secon
     assert certify(a, a, seconds=seconds, patience=10).ok
     found = certify(a, b, seconds=seconds, patience=10)
     assert not found.ok and "Div" in found.reason
+
+
+@pytest.mark.parametrize("compared", ["t = Mul(h, three) q = Equal(t, w)", "p = Mul(h, w) q = Equal(p, area)"])
+def test_two_dims_that_are_compared_are_looked_at_however_little_time_there_is(compared: str) -> None:
+    """Pictures three times as wide as high, or of 221 pixels: no size of one dim alone shows them."""
+    head = '<ir_version: 10, opset_import: ["" : 20]> g (float[n, h, w] x) => (float[n, h, w] y) '
+    constants = "<int64[1] three = {3}, int64[1] area = {221}> "
+    sizes = f"h = Shape<start = 1, end = 2>(x) w = Shape<start = 2, end = 3>(x) {compared} m = Neg(x) "
+    a = onnx.parser.parse_model(head + "{ y = Identity(x) }")
+    b = onnx.parser.parse_model(head + constants + "{ " + sizes + "y = Where(q, m, x) }")
+    assert not any(certify(a, b, seconds=seconds).ok for seconds in (0.1, 0.5))
