@@ -36,7 +36,6 @@ from onnxtool.equality.certificate.values import (
     small_number,
     type_of,
 )
-from onnxtool.model.operators.operator import ALL
 from onnxtool.model.operators.table import lookup
 from onnxtool.model.proto_nodes import all_nodes
 
@@ -596,8 +595,8 @@ class Interpreter:
         names = sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
         seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
-        places = lookup(kind, domain).by_rows if self.field.has_values else ()
-        split = [i for i, v in enumerate(inputs) if v is not None and (places is ALL or i in places)]
+        own = lookup(kind, domain)
+        split = [i for i, v in enumerate(inputs) if v is not None and own.has_rows(i) and self.field.has_values]
         rows = {np.shape(seen[i])[0] if np.ndim(seen[i]) > 1 else -1 for i in split}
         rows |= {s[0] if s else -1 for s, _ in shapes}
         apart = max(rows) if split and len(rows) == 1 else -1

@@ -181,16 +181,20 @@ def turning_sizes(
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     small = ((name, {**usual, name: size}) for size in range(_SMALL) for name in usual)
     pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
-    tried = [("", sizes) for sizes in _tried_pairs(named, usual)]
     # A comparison of two dims shows at some of these.
-    close = [(name, s) for name, s in tried if all(n < max(_SMALL, usual[k] + 1) for k, n in s.items())]
-    needed = (looks.all_turns(usual), close, looks.end_of_needed())
-    for name, sizes in itertools.chain(small, *needed, _tried_sizes(named, usual), tried, pairs):
-        if time.thread_time() > deadline and (looks.turned or not looks.decides):
-            break
-        looks.in_time(0)
-        if looks.at(name, sizes) is None and looks.unlike is not None:
-            return [], [], looks.unlike, looks.count
+    close, far = list[tuple[str, Sizes]](), list[tuple[str, Sizes]]()
+    for sizes in _tried_pairs(named, usual):
+        is_small = all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items())
+        (close if is_small else far).append(("", sizes))
+    needed = itertools.chain(small, looks.all_turns(usual), close)
+    for part in (needed, itertools.chain(_tried_sizes(named, usual), far, pairs)):
+        for name, sizes in part:
+            if time.thread_time() > deadline and (looks.turned or not looks.decides):
+                break
+            looks.in_time(0)
+            if looks.at(name, sizes) is None and looks.unlike is not None:
+                return [], [], looks.unlike, looks.count
+        looks.turned = True
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
     few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
@@ -276,11 +280,6 @@ class _Looks:
         """
         for name in usual:
             yield from self._turns(usual, name)
-
-    def end_of_needed(self) -> Iterator[tuple[str, Sizes]]:
-        """No sizes: what is sought from here on may be left out."""
-        self.turned = True
-        yield from ()
 
     def in_time(self, size: float) -> bool:
         """Whether there is time for a size; some that may decide something are looked at however long it takes.

@@ -65,3 +65,7 @@ class Operator:
     def carries(self, place: int) -> bool:
         """Whether elements of the input at this place are passed through."""
         return self.passes_through != "no" and (self.carried is ALL or place in self.carried)
+
+    def has_rows(self, place: int) -> bool:
+        """Whether a row of each output is made of the row of the input at this place."""
+        return self.by_rows is ALL or place in self.by_rows

@@ -128,9 +128,8 @@ ROWS = (
     Operator("PRelu", shape="same", elementwise=True, flops=1, runs_empty=True),
     Operator("Pad", shape="pad", sizes=(1,), runs_empty=True),
     Operator("Pow", shape="broadcast", elementwise=True, flops=1, runs_empty=True),
-    Operator(
-        "QLinearConv", accumulates=True, by_rows=(0,), cost="quantized_convolution", integer="computes"
-    ),
+    Operator("QLinearConv", accumulates=True, by_rows=(0,), cost="quantized_convolution",
+             integer="computes"),
     Operator("QLinearMatMul", accumulates=True, cost="matmul", integer="computes"),
     Operator("QuantizeLinear", shape="same", flops=1, integer="converts", runs_empty=True),
     Operator("RMSNormalization", shape="same", accumulates=True, flops=8),

@@ -113,6 +113,9 @@ STANDARD = {
     "DeformConv": "<int64[4] s = {0, 1, 2, 3}, float[1, 1, 1, 1] w = {2}, float[1] b = {1}"
     + FLAT + "h = Reshape(x, s) o = Concat<axis = 1>(h, h) m = Tanh(h) "
     "r = DeformConv(h, w, o, b, m) y = Reshape(r, all)",
+    "QLinearConv": "<int64[3] s = {0, 2, 3}, float step = {0.02}, uint8 zero = {128}, int8 none = {0}, "
+    "int8[2, 2, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}" + FLAT + "h = Reshape(x, s) q = QuantizeLinear(h, step, zero) "
+    "c = QLinearConv(q, step, zero, w, step, none, step, zero) r = DequantizeLinear(c, step, zero) y = Reshape(r, all)",
     "Det": "<int64[3] s = {0, 2, 2}, int64[1] b = {0}, int64[1] e = {4}, int64[1] one = {1}" + FLAT
     + "c = Slice(x, b, e, one) h = Reshape(c, s) r = Det(h) y = Reshape(r, all)",
     "TfIdfVectorizer": "<int64[1] one = {1}" + FLAT + "c = Cast<to = 6>(x) r = TfIdfVectorizer<max_gram_length = 1, "
