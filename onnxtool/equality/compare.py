@@ -66,81 +66,145 @@ def compare(
         UsageError: `layers` with a framework model that has none, or `tolerances` for what is not an output.
     """
     asked = with_settings(CompareOptions(), settings, "compare")
-    a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
-    called = asked.names or (_name(a, "A"), _name(b, "B"))
-    known = [m if isinstance(m, Runner) else io.load(m) for m in (a, b)]  # looked at, never changed
-    if isinstance(known[0], ir.Model) and isinstance(known[1], ir.Model):
-        fixed = with_fixed_draws(known[0], known[1])
+    sources = [m if isinstance(m, Runner) else as_path(m) for m in (a, b)]
+    names = asked.names or (_name(sources[0], "A"), _name(sources[1], "B"))
+    models = [m if isinstance(m, Runner) else io.load(m) for m in sources]
+    if isinstance(models[0], ir.Model) and isinstance(models[1], ir.Model):
+        fixed = with_fixed_draws(models[0], models[1])
         if fixed is not None:
-            same = {**settings, "names": called}
+            same = {**settings, "names": names}
             report = compare(fixed.a, fixed.b, options=options, options_b=options_b, **same)
-            found = None if report.differs else certify_models(known[0], known[1], names=called)
+            found = None if report.differs else certify_models(models[0], models[1], names=names)
             return replace(report, warnings=(*report.warnings, fixed.note), certificate=found)
     layers = asked.layers or asked.bisect is not None
     if layers:
-        _can_look_inside(a, b, asked.bisect)
-    risks = risks_of(m for m in known if isinstance(m, ir.Model))
-    for model, how in {a: options, b: options_b or options}.items():
+        _can_look_inside(sources[0], sources[1], asked.bisect)
+    both = options, options_b or options
+    risks = risks_of(m for m in models if isinstance(m, ir.Model))
+    for model, how in dict(zip(sources, both, strict=True)).items():
         if not isinstance(model, Runner):
             try_in_child(Path(model), how, asked.seed, runs=asked.data is None)
-    left, right = _runner(a, options, risks), _runner(b, options_b or options, risks)
+    left, right = (_Side(*side, risks) for side in zip(names, sources, models, both, strict=True))
+    proof, usual, notes = _proof(left, right, asked)
+    report, feeds = _judged(proof, left, right, asked, notes)
+    if layers and not isinstance(right.source, Runner):
+        report = _look_inside(report, left, Path(right.source), feeds, proof.rule.tolerance, asked.bisect)
+    if asked.reference:
+        report = _ask_reference(report, left, right, feeds)
+    if options_b is not None:
+        report = _with_precision(report, right, usual, proof.rule.tolerance)
+    return report
+
+
+class _Side:
+    """One of the two models.
+
+    Attributes:
+        name: in the report.
+        source: an .onnx file, or a Runner.
+        model: what is known of it, looked at and never changed.
+        options: how a file is run.
+        runner: of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | Runner,
+        model: ir.Model | Runner,
+        options: SessionOptions,
+        risks: Risks,
+    ) -> None:
+        """Open it; `risks` are those of both models."""
+        self.name, self.source, self.model, self.options, self._risks = name, source, model, options, risks
+        self.runner = self._opened(options)
+
+    @property
+    def graph(self) -> ir.Model | None:
+        """Of an .onnx file."""
+        return None if isinstance(self.model, Runner) else self.model
+
+    def unoptimized(self) -> tuple[Runner, SessionOptions]:
+        """A Runner without the runtime's optimizations, and its options."""
+        plain = replace(self.options, optimization="off")
+        return self._opened(plain), plain
+
+    def _opened(self, options: SessionOptions) -> Runner:
+        if isinstance(self.source, Runner):
+            return self.source
+        io.read_proto(self.source)  # refuses what is unsafe or damaged before the runtime sees it
+        return apart(OnnxRunner.open(Path(self.source), options), self.source, self._risks, options)
+
+
+def _proof(left: _Side, right: _Side, asked: CompareOptions) -> tuple[Proof, Sequence[Feeds], list[str]]:
+    """What judges B.
+
+    Returns:
+        The proof, the usual inputs without the edge inputs, and what is to be said of the inputs.
+    """
+    models = [left.model, right.model]
     given = make_feeds(
-        left,
-        known,
+        left.runner,
+        models,
         data=asked.data,
         seed=asked.seed,
         batches=asked.batches,
         samples=asked.samples,
         images=asked.images,
     )
-    feeds, origin = list(given.feeds), given.origin
-    skipped: list[str] = [*given.notes]
+    feeds, origin, notes = list(given.feeds), given.origin, [*given.notes]
     if asked.edge:
-        feeds = [*feeds, *_edges(left, known, skipped)]
+        feeds += _edges(left.runner, models, notes)
         origin += " and edge inputs"
-    tolerance = Tolerance(asked.rtol, asked.atol)
-    rule = Rule(tolerance, asked.tolerances or {}, called, asked.top_k)
-    varying, lines = _varying(list(zip((a, b), known, (left, right), strict=True)), feeds[0])
+    names = left.name, right.name
+    rule = Rule(Tolerance(asked.rtol, asked.atol), asked.tolerances or {}, names, asked.top_k)
+    varying, lines = _varying((left, right), feeds[0])
+    reference = reference_on(left.source, right.source, left.runner, left.options)
+    proof = Proof(reference, [Probe(f) for f in feeds], rule, varying=varying, origin=origin)
+    return proof, given.feeds, [*notes, *lines]
+
+
+def _judged(
+    proof: Proof, left: _Side, right: _Side, asked: CompareOptions, notes: Sequence[str]
+) -> tuple[CompareReport, list[Feeds]]:
+    """Judge on the usual inputs; where nothing differs, in exact arithmetic, beyond them, and run in other ways.
+
+    Returns:
+        The report, and the inputs, that of a counterexample at the end.
+    """
+    feeds = [p.feeds for p in proof.usual]
     began = time.perf_counter()
-    proof = Proof(reference_on(a, b, left, options), [Probe(f) for f in feeds], rule, varying=varying, origin=origin)
     try:
-        report = proof.judge(right)
+        report = proof.judge(right.runner)
     except InputError as error:
-        raise _which_fails(error, left, right, feeds, called) from error
+        raise _which_fails(error, left, right, feeds) from error
     seconds = time.perf_counter() - began
-    report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right), *lines))
-    report = replace(report, require=asked.require)
-    both = options, options_b or options
-    if not report.differs:
-        found = None
-        if isinstance(known[0], ir.Model) and isinstance(known[1], ir.Model):
-            found = certify_models(known[0], known[1], feeds, names=called)
-            report = replace(_of_columns_alone(report, proof, right, found), certificate=found)
-        same_function = found is not None and found.same_function  # what is left to see is rounding
-        proof.certified = same_function
-        proof.search = Search(
-            effort="quick" if same_function else asked.effort,
-            branches=0.0 if same_function else 1.0,
-            difference=0.0 if same_function else 0.5,
-            seed=asked.seed,
-            usual=seconds,
-            sizes=asked.data is None,
-            strict=asked.strict,
-            keep_as=asked.keep_counterexample,
-        )
-        report, feeds = (report, feeds) if report.differs else _beyond(report, proof, known, right, both)
+    notes = *_paired(report, left.runner, right.runner), *notes
+    report = replace(report, warnings=(*report.warnings, *notes), require=asked.require)
+    if report.differs:
+        return report, feeds
+    found = None
+    if left.graph is not None and right.graph is not None:
+        found = certify_models(left.graph, right.graph, feeds, names=proof.rule.names)
+        report = replace(_of_columns_alone(report, proof, right.runner, found), certificate=found)
+        if report.differs:
+            return report, feeds
+    proof.certified = found is not None and found.same_function  # what is left to see is rounding
+    proof.search = Search(
+        effort="quick" if proof.certified else asked.effort,
+        branches=0.0 if proof.certified else 1.0,
+        difference=0.0 if proof.certified else 0.5,
+        seed=asked.seed,
+        usual=seconds,
+        sizes=asked.data is None,
+        strict=asked.strict,
+        keep_as=asked.keep_counterexample,
+    )
+    report, feeds = _beyond(report, proof, left, right)
     if not report.differs and not proof.certified:
-        report = _unoptimized(report, proof, (a, b), both, risks)
-        report = _with_other_defaults(report, proof, known, both, asked.seed)
-    if layers and not isinstance(b, Runner):
-        report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
-    if asked.reference:
-        if isinstance(a, Runner):
-            raise UsageError("--reference takes an .onnx file as A.")
-        report = _ask_reference(report, a, left, right, feeds)
-    if options_b is not None and not isinstance(b, Runner):
-        report = _with_precision(report, Path(b), feeds[: len(given.feeds)], options_b, tolerance)
-    return report
+        report = _unoptimized(report, proof, left, right)
+        report = _with_other_defaults(report, proof, left, right, asked.seed)
+    return report, feeds
 
 
 def _of_columns_alone(
@@ -156,99 +220,84 @@ def _of_columns_alone(
     return replace(proof.judge(candidate), warnings=report.warnings, require=report.require)
 
 
-def _beyond(
-    report: CompareReport,
-    proof: Proof,
-    models: Sequence[ir.Model | Runner],
-    candidate: Runner,
-    options: tuple[SessionOptions, SessionOptions],
-) -> tuple[CompareReport, list[Feeds]]:
+def _beyond(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> tuple[CompareReport, list[Feeds]]:
     """Go on after two models were found equal on the usual inputs.
 
     Returns:
         The report with what was found, and the inputs with that of the counterexample at the end.
     """
-    names = proof.rule.names if proof.rule.names[0] != proof.rule.names[1] else ("A", "B")
-    graphs = {n: m for n, m in zip(names, models, strict=True) if not isinstance(m, Runner)}
+    names = ("A", "B") if left.name == right.name else (left.name, right.name)
+    graphs = {n: side.graph for n, side in zip(names, (left, right), strict=True) if side.graph is not None}
     known: dict[str, Domain] = {}
-    for model in models:
-        if isinstance(model, Runner):
-            known = {**known, **known_domains(model)}
+    for side in (left, right):
+        if side.graph is None:
+            known = {**known, **known_domains(side.runner)}
     proof.facts = facts_of(list(graphs.values()), known)
     if report.certificate is not None and report.certificate.unlike:
         proof.try_shapes(report.certificate.unlike)
     try:
-        done = proof.judge_beyond(report, candidate, graphs, options[0])
+        done = proof.judge_beyond(report, right.runner, graphs, left.options)
     except CandidateFailsError as error:
         raise InputError(f"{names[1]} fails where {names[0]} runs, {error}") from error
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:
-        if done.certificate is not None and done.certificate.ok:
-            reason = "the same real function, but their numbers differ where both run (rounding, NaN or infinity)"
-            done = replace(done, certificate=replace(done.certificate, verdict="not tested", reason=reason))
-        return done, [*feeds, failure.feeds]
+        why = "the same real function, but their numbers differ where both run (rounding, NaN or infinity)"
+        return _not_certified(done, why), [*feeds, failure.feeds]
     lines = done.coverage.notes if done.coverage is not None else ()
     fails = next((label.removesuffix(FAILS) for label in proof.findings.said if label.endswith(FAILS)), "")
-    if fails and done.certificate is not None and done.certificate.ok:
-        reason = f"the same real function where both run, but B fails with {fails}"
-        done = replace(done, certificate=replace(done.certificate, verdict="not tested", reason=reason))
+    if fails:
+        done = _not_certified(done, f"the same real function where both run, but B fails with {fails}")
     return replace(done, warnings=(*done.warnings, *lines)), feeds
 
 
-def _unoptimized(
-    report: CompareReport,
-    proof: Proof,
-    models: tuple[str | os.PathLike[str] | Runner, str | os.PathLike[str] | Runner],
-    options: tuple[SessionOptions, SessionOptions],
-    risks: Risks,
-) -> CompareReport:
-    """Judge once more without the runtime's optimizations, where a file was run with them."""
-    sides = list(zip(models, options, strict=True))
-    if all(isinstance(model, Runner) or how.optimization == "off" for model, how in sides):
+def _not_certified(report: CompareReport, reason: str) -> CompareReport:
+    """Take back a certificate of what runs have shown to differ."""
+    if report.certificate is None or not report.certificate.ok:
         return report
-    plain = [replace(how, optimization="off") for how in options]
-    left, right = (_runner(model, how, risks) for model, how in zip(models, plain, strict=True))
-    return judge_again(report, proof, reference_on(*models, left, plain[0]), right, UNOPTIMIZED)
+    return replace(report, certificate=replace(report.certificate, verdict="not tested", reason=reason))
 
 
-def _with_other_defaults(
-    report: CompareReport,
-    proof: Proof,
-    models: Sequence[ir.Model | Runner],
-    options: tuple[SessionOptions, SessionOptions],
-    seed: int,
-) -> CompareReport:
+def _unoptimized(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> CompareReport:
+    """Judge once more without the runtime's optimizations, where a file was run with them."""
+    if all(side.graph is None or side.options.optimization == "off" for side in (left, right)):
+        return report
+    (a, plain), (b, _) = left.unoptimized(), right.unoptimized()
+    return judge_again(report, proof, reference_on(left.source, right.source, a, plain), b, UNOPTIMIZED)
+
+
+def _with_other_defaults(report: CompareReport, proof: Proof, left: _Side, right: _Side, seed: int) -> CompareReport:
     """Judge once more with other defaults of inputs that both models let their callers replace."""
-    graphs = [m for m in models if isinstance(m, ir.Model) and io.weight_bytes(m) <= MOST_WEIGHTS]
-    if (
-        report.differs
-        or len(graphs) < 2
-        or not all(set(m.graph.initializers) & {i.name for i in m.graph.inputs} for m in graphs)
+    graphs = [side.graph for side in (left, right)]
+    if report.differs or not all(
+        g is not None
+        and io.weight_bytes(g) <= MOST_WEIGHTS
+        and set(g.graph.initializers) & {i.name for i in g.graph.inputs}
+        for g in graphs
     ):
         return report
-    a, b = (with_weights(m) for m in graphs)
+    a, b = (with_weights(g) for g in graphs if g is not None)
     defaults = other_defaults(shared_defaults(a, b), seed)
     if not defaults:
         return report
-    left, right = (OnnxRunner.open(with_defaults(m, defaults), how) for m, how in zip((a, b), options, strict=True))
+    known = (a, left.options), (b, right.options)
+    mine, theirs = (OnnxRunner.open(with_defaults(m, defaults), how) for m, how in known)
     warning = f"they differ where inputs are given that have a default: {', '.join(list(defaults)[:3])}"
-    return judge_again(report, proof, replace(proof.reference, runner=left, remembered=None), right, warning)
+    return judge_again(report, proof, replace(proof.reference, runner=mine, remembered=None), theirs, warning)
 
 
-def _with_precision(
-    report: CompareReport,
-    b: Path,
-    feeds: Sequence[Feeds],
-    options: SessionOptions,
-    tolerance: Tolerance,
-) -> CompareReport:
+def _with_precision(report: CompareReport, right: _Side, feeds: Sequence[Feeds], tolerance: Tolerance) -> CompareReport:
     """Add what precision B's provider computed in. The inputs are in A's names."""
-    if requested_providers(options) == (CPU,):
+    if isinstance(right.source, Runner) or requested_providers(right.options) == (CPU,):
         return report
-    specs = OnnxRunner.open(b, SessionOptions(threads=options.threads)).inputs
-    names = match_names(list(feeds[0]), [s.name for s in specs], "inputs")
-    own = [{names[name]: array for name, array in f.items() if name in names} for f in feeds]
-    return replace(report, precision=prove_on_provider(b, options, feeds=own, tolerance=tolerance))
+    own = [_renamed(f, right.runner) for f in feeds]
+    found = prove_on_provider(Path(right.source), right.options, feeds=own, tolerance=tolerance)
+    return replace(report, precision=found)
+
+
+def _renamed(feeds: Feeds, runner: Runner) -> Feeds:
+    """Inputs in the names of another model, without those that it does not take."""
+    names = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
+    return {names[name]: array for name, array in feeds.items() if name in names}
 
 
 def _can_look_inside(
@@ -270,21 +319,17 @@ def _worst_feeds(report: CompareReport, feeds: Sequence[Feeds]) -> Feeds:
     return feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
 
 
-def _ask_reference(
-    report: CompareReport,
-    a: str | os.PathLike[str],
-    left: Runner,
-    right: Runner,
-    feeds: Sequence[Feeds],
-) -> CompareReport:
+def _ask_reference(report: CompareReport, left: _Side, right: _Side, feeds: Sequence[Feeds]) -> CompareReport:
     """Add what the reference implementation says; a warning when it cannot run A."""
     from onnxtool.runtime.reference import ReferenceRunner
 
+    if isinstance(left.source, Runner):
+        raise UsageError("--reference takes an .onnx file as A.")
     chosen, tolerance = [_worst_feeds(report, feeds)], Tolerance(report.rtol, report.atol)
     try:
-        third = ReferenceRunner(a)
-        to_a = {o.name: o for o in compare_runners(third, left, chosen, tolerance).outputs}
-        to_b = {o.name: o for o in compare_runners(third, right, chosen, tolerance).outputs}
+        third = ReferenceRunner(left.source)
+        to_a = {o.name: o for o in compare_runners(third, left.runner, chosen, tolerance).outputs}
+        to_b = {o.name: o for o in compare_runners(third, right.runner, chosen, tolerance).outputs}
     except UnsupportedError as error:
         return replace(report, warnings=(*report.warnings, str(error)))
     opinions = tuple(
@@ -295,18 +340,18 @@ def _ask_reference(
 
 def _look_inside(
     report: CompareReport,
-    a: str | os.PathLike[str] | Runner,
+    left: _Side,
     b: Path,
     feeds: Sequence[Feeds],
     tolerance: Tolerance,
-    options: SessionOptions,
     bisect: str | os.PathLike[str] | None,
 ) -> CompareReport:
     """Add the layers, on the inputs of the run with the worst element, and the part that differs."""
     from onnxtool.equality.layers.compare_layers import compare_sides, open_sides
     from onnxtool.equality.layers.framework_layers import LayeredRunner, compare_source
 
-    worst, exact = _worst_feeds(report, feeds), replace(options, optimization="off")
+    a, worst = left.source, _worst_feeds(report, feeds)
+    exact = replace(left.options, optimization="off")
     accepted = {o.name for o in report.outputs if o.ok}
     if isinstance(a, LayeredRunner):
         return replace(report, layers=compare_source(a, b, worst, tolerance, exact, accepted))
@@ -345,42 +390,31 @@ def _edges(runner: Runner, sources: Sequence[Source], skipped: list[str]) -> lis
     return taken
 
 
-def _which_fails(
-    error: InputError, left: Runner, right: Runner, feeds: Sequence[Feeds], called: tuple[str, str]
-) -> InputError:
+def _which_fails(error: InputError, left: _Side, right: _Side, feeds: Sequence[Feeds]) -> InputError:
     """The error with the name of the model that does not run; as it is where both run."""
-    inputs = match_names([s.name for s in left.inputs], [s.name for s in right.inputs], "inputs")
     for feed in feeds:
         try:
-            left.run(feed)
+            left.runner.run(feed)
         except InputError as own:
-            return InputError(f"{called[0]}: {own} Give inputs that it takes with --data.")
+            return InputError(f"{left.name}: {own} Give inputs that it takes with --data.")
         try:
-            right.run({inputs[name]: array for name, array in feed.items() if name in inputs})
+            right.runner.run(_renamed(feed, right.runner))
         except InputError as own:
-            return InputError(f"{called[1]} fails where {called[0]} runs: {own}")
+            return InputError(f"{right.name} fails where {left.name} runs: {own}")
     return error
 
 
-def _varying(models: Sequence[tuple[object, ir.Model | Runner, Runner]], feeds: Feeds) -> tuple[set[str], list[str]]:
+def _varying(sides: Sequence[_Side], feeds: Feeds) -> tuple[set[str], list[str]]:
     """Outputs that a model's random operators change from run to run, and what to say of that."""
     varying: set[str] = set()
     lines = []
-    for source, file, runner in models:
-        found = () if isinstance(file, Runner) else random_operators(file)
+    for side in sides:
+        found = () if side.graph is None else random_operators(side.graph)
         if found:
-            inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
-            own = {inputs[name]: array for name, array in feeds.items() if name in inputs}
-            varying |= {name for name, same in Reference(runner).repeats(own).items() if not same}
-            lines.append(f"{source} has random operators ({', '.join(found)}); outputs that vary are not compared")
+            own = _renamed(feeds, side.runner)
+            varying |= {name for name, same in Reference(side.runner).repeats(own).items() if not same}
+            lines.append(f"{side.source} has random operators ({', '.join(found)}); outputs that vary are not compared")
     return varying, list(dict.fromkeys(lines))
-
-
-def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions, risks: Risks) -> Runner:
-    if isinstance(source, Runner):
-        return source
-    io.read_proto(source)  # refuses what is unsafe or damaged before the runtime sees it
-    return apart(OnnxRunner.open(Path(source), options), source, risks, options)
 
 
 def _name(source: str | os.PathLike[str] | Runner, default: str) -> str:
