@@ -150,6 +150,28 @@ def test_ties_between_classes_are_left_out_and_said(tmp_path: Path) -> None:
     assert any("tie" in note for note in source.notes)
 
 
+def test_what_was_found_when_ties_were_looked_for_serves_the_run_that_follows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Once: who runs a source twice on one input asks whether it repeats itself."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    computed = []
+    plain = LogisticRegression.predict_proba
+    monkeypatch.setattr(
+        LogisticRegression, "predict_proba", lambda m, rows: computed.append(len(rows)) or plain(m, rows)
+    )
+    source = open_source(save(LogisticRegression().fit(x, x[:, 0] > 0), tmp_path))
+    first, other = ({"X": x[:rows].astype(np.float32)} for rows in (8, 5))
+    given = source.drop_tied_rows(first)  # type: ignore[attr-defined]
+    known = source.run(given)
+    assert computed == [8]
+    assert len(source.run(other)["label"]) == 5 and len(source.run(given)["label"]) == 8
+    np.testing.assert_array_equal(source.run(given)["probabilities"], known["probabilities"])
+    source.drop_tied_rows(first)  # type: ignore[attr-defined]
+    assert len(source.run(other)["label"]) == 5
+    assert computed == [8, 5, 8, 8, 8, 5]
+
+
 def test_a_soft_vote_converts_though_its_transform_could_not(
     people: pd.DataFrame, target: np.ndarray, tmp_path: Path
 ) -> None:
