@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ CANCER = datasets.load_breast_cancer(return_X_y=True)
 SCALE = preprocessing.StandardScaler
 
 
+@cache
 def boosters() -> dict[str, tuple[Any, Any]]:
     xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
     few = {"n_estimators": 3, "max_depth": 3}
@@ -73,25 +76,33 @@ def certified(estimator: Any, model: onnx.ModelProto) -> CertificateReport:
     return certify_source(source, ir.from_proto(model), [feeds])
 
 
-def converted(estimator: Any, data: Any, folder: Path) -> onnx.ModelProto:
-    output = folder / "m.onnx"
-    assert convert(estimator.fit(*data), output).ok
-    return onnx.load(output)
+@cache
+def written(name: str) -> tuple[Any, bytes]:
+    """A fitted estimator and its file; many tests ask of one."""
+    estimator, data = FITTED.get(name) or boosters()[name]
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "m.onnx"
+        assert convert(estimator.fit(*data), output).ok
+        return estimator, output.read_bytes()
+
+
+def converted(name: str) -> tuple[Any, onnx.ModelProto]:
+    """The model is the caller's own."""
+    estimator, model = written(name)
+    return estimator, onnx.ModelProto.FromString(model)
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_files_of_estimators_are_certified(name: str, tmp_path: Path) -> None:
-    estimator, data = FITTED[name]
-    report = certified(estimator, converted(estimator, data, tmp_path))
+def test_files_of_estimators_are_certified(name: str) -> None:
+    report = certified(*converted(name))
     assert report.verdict == "certified", report.reason
 
 
 @pytest.mark.parametrize(
     "name", [f"{package}{of}" for package in ("xgboost", "lightgbm") for of in ("", " of two", " of three")]
 )
-def test_files_of_boosters_are_certified(name: str, tmp_path: Path) -> None:
-    estimator, data = boosters()[name]
-    report = certified(estimator, converted(estimator, data, tmp_path))
+def test_files_of_boosters_are_certified(name: str) -> None:
+    report = certified(*converted(name))
     assert report.verdict == "certified", report.reason
 
 
@@ -152,11 +163,8 @@ MUTANTS = (
 
 @pytest.mark.parametrize("mutate", MUTANTS)
 @pytest.mark.parametrize("name", ["tree", "forest", "forest of two", "boosting", "histograms"])
-def test_no_changed_tree_is_certified(
-    name: str, mutate: Callable[[dict[str, onnx.AttributeProto]], None], tmp_path: Path
-) -> None:
-    estimator, data = FITTED[name]
-    model = converted(estimator, data, tmp_path)
+def test_no_changed_tree_is_certified(name: str, mutate: Callable[[dict[str, onnx.AttributeProto]], None]) -> None:
+    estimator, model = converted(name)
     mutate(trees_of(model)[1])
     assert certified(estimator, model).verdict != "certified"
 
@@ -164,18 +172,16 @@ def test_no_changed_tree_is_certified(
 @pytest.mark.parametrize("mutate", MUTANTS)
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm of two"])
 def test_no_changed_tree_of_a_booster_is_certified(
-    name: str, mutate: Callable[[dict[str, onnx.AttributeProto]], None], tmp_path: Path
+    name: str, mutate: Callable[[dict[str, onnx.AttributeProto]], None]
 ) -> None:
-    estimator, data = boosters()[name]
-    model = converted(estimator, data, tmp_path)
+    estimator, model = converted(name)
     mutate(trees_of(model)[1])
     assert certified(estimator, model).verdict != "certified"
 
 
 @pytest.mark.parametrize("name", ["ridge", "logistic of two", "linear svm", "perceptron", "scaler"])
-def test_no_weight_in_another_last_bit_is_certified(name: str, tmp_path: Path) -> None:
-    estimator, data = FITTED[name]
-    model = converted(estimator, data, tmp_path)
+def test_no_weight_in_another_last_bit_is_certified(name: str) -> None:
+    estimator, model = converted(name)
     weights = [w for w in model.graph.initializer if w.data_type == onnx.TensorProto.DOUBLE]
     for weight in weights:
         before, numbers = onnx.TensorProto.FromString(weight.SerializeToString()), numpy_helper.to_array(weight).copy()
@@ -185,10 +191,9 @@ def test_no_weight_in_another_last_bit_is_certified(name: str, tmp_path: Path) -
         weight.CopyFrom(before)
 
 
-def test_a_leaf_that_is_a_product_of_its_mean_is_not_certified(tmp_path: Path) -> None:
+def test_a_leaf_that_is_a_product_of_its_mean_is_not_certified() -> None:
     """x / 3 * 3 may be the next number beside x: then that is no expression of the leaf."""
-    estimator, data = FITTED["forest of two"]
-    model = converted(estimator, data, tmp_path)
+    estimator, model = converted("forest of two")
     leaves = trees_of(model)[1]["class_weights_as_tensor"]
     numbers = numpy_helper.to_array(leaves.t)
     others = numbers / 3 * 3
@@ -198,10 +203,9 @@ def test_a_leaf_that_is_a_product_of_its_mean_is_not_certified(tmp_path: Path) -
     assert certified(estimator, model).verdict != "certified"
 
 
-def test_trees_behind_a_scaler_in_float32_are_not_certified(tmp_path: Path) -> None:
+def test_trees_behind_a_scaler_in_float32_are_not_certified() -> None:
     """It rounds before it compares; the source does not."""
-    estimator, data = FITTED["forest"]
-    model = converted(estimator, data, tmp_path)
+    estimator, model = converted("forest")
     node, _ = trees_of(model)
     node.input[0] = "narrow"
     model.graph.node.insert(0, helper.make_node("Cast", ["X"], ["narrow"], to=onnx.TensorProto.FLOAT))
