@@ -9,10 +9,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
+from onnxtool.equality import compare as compare_module
 from onnxtool.equality.compare import compare
 from onnxtool.equality.rule.difference import Difference, ulp_distance
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
+from onnxtool.options.session import SessionOptions
+from onnxtool.report.certificate import CertificateReport
+from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.runner import OnnxRunner
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> Difference:
@@ -267,3 +272,73 @@ def test_where_one_constant_differs_a_small_column_is_measured_by_itself(changed
     head = '<ir_version: 10, opset_import: ["" : 21]> g (float[n, 3] x) => (float[n, 3] y) '
     a, b = (parser.parse_model(f"{head}<float[3] k = {{1e6, 1, {k}}}> {{ y = Mul(x, k) }}") for k in (1e-6, changed))
     assert compare(a, b).verdict == verdict
+
+
+def one_step(body: str, names: str = "x y") -> onnx.ModelProto:
+    """A model of one input and one output."""
+    x, y = names.split()
+    return parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]> g (float[n, 3] {x}) => (float[n, 3] {y})
+        <float low = {{-50}}, float high = {{50}}> {{ {y} = {body} }}"""
+    )
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_certificate_that_runs_contradict_is_taken_back(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
+    """Whatever exact arithmetic says: numbers that differ are different."""
+    found = CertificateReport("a", "b", "certified", same_function=same)
+    monkeypatch.setattr(compare_module, "certify_models", lambda *_, **__: found)
+    report = compare(one_step("Identity(x)"), one_step("Clip(x, low, high)"))
+    assert report.verdict == "different" and report.certificate is not None
+    assert report.certificate.verdict == "not tested" and "their numbers differ" in report.certificate.reason
+    assert compare(one_step("Neg(x)"), one_step("Neg(x)")).certificate is found
+
+
+@pytest.mark.parametrize("body", ["Identity(x)", "Clip(x, low, high)"])
+def test_a_runner_is_held_against_a_file_without_a_certificate(body: str) -> None:
+    runner = OnnxRunner.open(one_step("Identity(x)"))
+    report = compare(runner, one_step(body))
+    assert report.certificate is None and report.differs == (body != "Identity(x)")
+    swapped = compare(one_step(body), runner)
+    assert swapped.certificate is None and swapped.differs == report.differs
+
+
+def test_a_file_on_another_provider_has_its_precision_told_on_the_usual_inputs_in_its_own_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    onnx.save(one_step("Neg(x)"), tmp_path / "a.onnx")
+    onnx.save(one_step("Neg(u)", "u v"), tmp_path / "b.onnx")
+    asked: list[tuple[Path, list[str], int]] = []
+
+    def told(path: Path, options: SessionOptions, *, feeds: list[Feeds], tolerance: Tolerance) -> None:
+        asked.append((path, sorted(feeds[0]), len(feeds)))
+
+    monkeypatch.setattr(compare_module, "prove_on_provider", told)
+    files = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    report = compare(*files, options_b=SessionOptions(), edge=True)
+    assert any("'x' with 'u'" in line and "'y' with 'v'" in line for line in report.warnings)
+    assert not asked  # it is the CPU's
+    monkeypatch.setattr(compare_module, "requested_providers", lambda _: ("NpuExecutionProvider",))
+    compare(*files)
+    assert not asked
+    compare(*files, options_b=SessionOptions(), edge=True)
+    assert asked == [(files[1], ["u"], 3)]  # without the edge inputs
+
+
+def test_layers_are_of_files_and_of_models_that_show_theirs(tmp_path: Path) -> None:
+    onnx.save(one_step("Neg(x)"), tmp_path / "a.onnx")
+    onnx.save(one_step("Abs(x)"), tmp_path / "b.onnx")
+    files = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    runner = OnnxRunner.open(files[0])
+    assert compare(*files).layers is None
+    assert compare(*files, layers=True).layers is not None
+    bisected = compare(*files, bisect=tmp_path / "part.onnx").layers
+    assert bisected is not None and bisected.reproducer is not None and (tmp_path / "part.onnx").exists()
+    with pytest.raises(UsageError, match=r"takes an \.onnx file as B"):
+        compare(files[0], runner, layers=True)
+    with pytest.raises(UsageError, match="A is none of these"):
+        compare(runner, files[1], layers=True)
+    with pytest.raises(UsageError, match=r"takes two \.onnx files"):
+        compare(runner, files[1], bisect=tmp_path / "other.onnx")
+    with pytest.raises(UsageError, match=r"takes an \.onnx file as A"):
+        compare(runner, files[1], reference=True)
