@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ class SourceModel(DescribedRunner):
             compares in doubles and the graph in floats.
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
         compared_values: likewise, for values.
+        traced_sizes: of dynamic dims, those that the first run showed to be taken.
         dropped: options of the source that its exporter is known to leave out: they are named where the proof fails.
         untested: what the proof leaves out on this model, and may matter to its user; "" for nothing.
         cheap_rows: a row costs next to nothing, so that the whole of a given sample is compared.
@@ -47,6 +49,7 @@ class SourceModel(DescribedRunner):
     dropped: Sequence[str] = ()
     compared_sizes: Sequence[int] = ()
     compared_values: Sequence[float] = ()
+    traced_sizes: Mapping[str, int] = MappingProxyType({})
 
     def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The feeds without those rows on which rounding alone decides (two classes that tie).
@@ -59,9 +62,9 @@ class SourceModel(DescribedRunner):
         """What the export decided and no run since has shown to be harmless: a frozen branch, with its line."""
         return []
 
-    def blamed(self, feeds: Mapping[str, np.ndarray]) -> str:  # noqa: ARG002
-        """The line of the source at which its exporter took another side than these inputs need; "" for none."""
-        return ""
+    def blamed(self, feeds: Mapping[str, np.ndarray]) -> list[str]:  # noqa: ARG002
+        """Lines of the source at which its exporter took another side than these inputs need, the likeliest first."""
+        return []
 
     def one_sided(self, tried: Sequence[Mapping[str, np.ndarray]]) -> list[str]:  # noqa: ARG002
         """Lines at which the exporter decided for good what no input tried has shown to be harmless.
@@ -137,6 +140,6 @@ class Adapter(ABC):
         Args:
             model: the source.
             options: as of `export`.
-            other_side: given where `model.blamed` names a line for these inputs: the same exporter may do, from there.
+            other_side: given where `model.blamed` names lines for these inputs: the same exporter may do, from there.
         """
         return None

@@ -40,12 +40,14 @@ from onnxtool.runtime.worker.isolation import guarded
 
 # Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
 # strides or patch grids need. Every dim gets sizes of its own (`step` apart), so that none can pass for another;
-# step 0 serves models in which two names must agree.
+# step 0 serves models in which two names must agree. What is long where the model was first run (the samples of a
+# recording) is as much longer here, and what it is given along with (tokens) is not.
 _BATCHES = (2, 1, 5)
 _LENGTHS = (
     *(((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0)),
     *(((4096, 1713, 6001), 320), ((4096, 1713, 6001), 0)),
 )
+_LONG = 1024
 _SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
 _CHEAP_ROWS = 100_000  # of a sample whose rows cost next to nothing
 # Of a quantized model, kinds whose values may lie beyond its ranges.
@@ -326,12 +328,16 @@ def probe(model: SourceModel, options: ConvertOptions, domains: Mapping[str, Dom
         return _runs(model, sample_feeds(model, options.sample))
     failure: InputError | None = None
     names = length_names(model.inputs)
+    long = {name: size for name in names if (size := model.traced_sizes.get(name, 0)) >= _LONG}
     for lengths, step in _LENGTHS if names else _LENGTHS[:1]:
         feeds = [
             random_feeds(
                 model.inputs,
                 options.seed + run,
-                dims={name: length + position * step for position, name in enumerate(names)},
+                dims={
+                    name: length + position * step if name not in long else length * long[name] // _LENGTHS[0][0][0]
+                    for position, name in enumerate(names)
+                },
                 batch=batch,
                 length=length,
                 domains=domains,

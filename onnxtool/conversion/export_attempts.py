@@ -173,6 +173,7 @@ def _blamed(model: SourceModel, proof: SourceProof) -> tuple[str, Feeds]:
     else:  # as it was tried: a failure is made smaller, by which it may come to the other side
         tried = [t.feeds for t in findings.observed.trials if t.label == findings.failure.label]
         inputs = tried or [findings.failure.feeds]
-    found = [(place, feeds) for feeds in inputs if (place := model.blamed(feeds))]
-    # At small sizes other decisions come to another end, too.
-    return max(found, key=lambda pair: sum(a.size for a in pair[1].values()), default=("", {}))
+    found = [(places, feeds) for feeds in inputs if (places := model.blamed(feeds))]
+    # Of fewer decisions that come to another end, one is likelier the one; small sizes turn others too.
+    found.sort(key=lambda pair: (len(pair[0]), -sum(a.size for a in pair[1].values())))
+    return (found[0][0][0], found[0][1]) if found else ("", {})

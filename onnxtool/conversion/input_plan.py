@@ -17,7 +17,7 @@ from onnxtool.options.convert import ConvertOptions
 
 # Arguments with these names hold token numbers or positions in every common model family.
 _INTEGER_NAMES = re.compile(
-    r"(^|_)(ids|indices|tokens|positions)$|^(attention_mask|pixel_mask|padding_mask|idx|token_type)$"
+    r"(^|_)(ids|indices|tokens|positions)$|(^|_)attention_mask$|^(pixel_mask|padding_mask|idx|token_type)$"
 )
 
 Call = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]

@@ -75,6 +75,12 @@ def test_tries_equal_lengths_where_two_names_must_agree() -> None:
     assert sizes(Doubler("b", "h", "w", allowed=lambda s: s[1] == s[2])) == [(2, 16, 16), (1, 9, 9), (5, 23, 23)]
 
 
+def test_what_was_long_in_the_first_run_is_long_in_the_proof_alone() -> None:
+    model = Doubler("b", "samples", "n", allowed=lambda s: s[1] > 2000)
+    model.traced_sizes = {"samples": 4099, "n": 18}
+    assert sizes(model) == [(2, 4099, 19), (1, 2305, 12), (5, 5892, 26)]
+
+
 def test_leaves_out_a_batch_that_the_source_refuses_and_says_so() -> None:
     model = Doubler("b", 3, allowed=lambda s: s[0] > 1)
     assert sizes(model) == [(2, 3), (5, 3)]

@@ -97,7 +97,7 @@ def test_a_small_difference_is_put_down_to_an_operator_as_well(off: float, littl
     observed = SimpleNamespace(trials=[])
     findings = SimpleNamespace(failure=failure, report=check.report(), observed=observed)
     proof = SimpleNamespace(further=SimpleNamespace(findings=findings), probes=[])
-    model = SimpleNamespace(blamed=lambda feeds: "net.py line 7")
+    model = SimpleNamespace(blamed=lambda feeds: ["net.py line 7"])
     with pytest.raises(UnsupportedError, match=r"net\.py line 7; with length 65 the outputs differ") as refusal:
         refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]
     assert ("so little that an operator of the runtime may be to blame" in str(refusal.value)) is little
@@ -108,8 +108,17 @@ def test_a_failure_that_was_made_smaller_blames_no_branch_that_it_did_not_take()
     smaller = SimpleNamespace(label="some values NaN", feeds={"x": np.zeros((1, 3))})
     findings = SimpleNamespace(failure=smaller, report=None, observed=SimpleNamespace(trials=[tried]))
     proof = SimpleNamespace(further=SimpleNamespace(findings=findings), probes=[])
-    model = SimpleNamespace(blamed=lambda feeds: "net.py line 7" if len(feeds["x"]) == 1 else "")
+    model = SimpleNamespace(blamed=lambda feeds: ["net.py line 7"] if len(feeds["x"]) == 1 else [])
     refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]
     tried.feeds["x"] = np.zeros((1, 3))
     with pytest.raises(UnsupportedError, match=r"net\.py line 7"):
+        refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]
+
+
+def test_inputs_that_turn_the_fewest_decisions_tell_which_one_is_to_blame() -> None:
+    lines = {4: ["net.py line 1", "net.py line 2"], 16: ["net.py line 3"], 32: []}
+    probes = [SimpleNamespace(feeds={"x": np.zeros((2, length))}) for length in lines]
+    proof = SimpleNamespace(further=None, probes=probes)
+    model = SimpleNamespace(blamed=lambda feeds: lines[feeds["x"].shape[1]])
+    with pytest.raises(UnsupportedError, match=r"net\.py line 3"):
         refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]

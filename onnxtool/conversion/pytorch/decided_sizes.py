@@ -34,18 +34,15 @@ class DecidedSizes:
         self._usual = [g.outcome(self._symbols(sample)) for g in self._guards]
         self.sizes = tuple(dict.fromkeys(size for guard in guards for size in guard.sizes))
 
-    def blamed(self, feeds: Feeds) -> str:
-        """The line of a comparison that these inputs need the other side of; "" for none.
-
-        Code of the user goes before that of packages.
-        """
+    def blamed(self, feeds: Feeds) -> list[str]:
+        """The lines of comparisons that these inputs need the other side of, of the user's code before packages'."""
         sizes = self._symbols(feeds)
         found = [
             guard
             for guard, usual in zip(self._guards, self._usual, strict=True)
             if guard.where and usual is not None and guard.outcome(sizes) == (not usual)
         ]
-        return _describe(sorted(found, key=lambda g: not g.of_user)[0]) if found else ""
+        return [_describe(guard) for guard in sorted(found, key=lambda g: not g.of_user)]
 
     def one_sided(self, tried: Sequence[Feeds]) -> tuple[list[str], list[str]]:
         """Lines of comparisons that every input tried took the same side of, though there are sizes for the other.

@@ -48,12 +48,15 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
             graph = _export(model, options, opset)
             if static or rounds_inside(model.module):
                 model.rounding = steps_of(lambda: model.run(model.sample), static)
-    except OnnxToolError:
-        raise
     except Exception as error:
         if blame.is_memory(error):
             raise ResourceError("out of memory while exporting.") from error
-        raise UnsupportedError(f"the model cannot be exported: {blame.reason(error)}") from error
+        known = isinstance(error, OnnxToolError)
+        if known and not (model.random and isinstance(error, UnsupportedError)):
+            raise
+        first = f"{model.random}. Besides, " if model.random else ""
+        why = error if known else f"the model cannot be exported: {blame.reason(error)}"
+        raise UnsupportedError(f"{first}{why}") from error
     if replaced:
         # One range holds for all numbers: NaN, and what stands where a mask leaves nothing in, change every row.
         model.limits = ("missing", "missing rows", "empty mask")

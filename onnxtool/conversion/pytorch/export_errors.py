@@ -102,10 +102,14 @@ def is_custom(error: BaseException) -> bool:
 def reason(error: BaseException) -> str:
     """One sentence on why an exporter failed."""
     if is_data_dependent(error):
-        return (
-            f"the model's control flow depends on the data{where(error)}. Rewrite that branch with torch.where or "
-            "torch.cond, or save the module as TorchScript (torch.jit.script), which keeps branches."
+        package = re.search(r"(?:site|dist)-packages/(\w+)", _place(error)[0])
+        advice = (
+            f"It is code of {package[1]}: convert the parts of the model before and after it, each by --factory."
+            if package
+            else "Rewrite that branch with torch.where or torch.cond, or save the module as TorchScript "
+            "(torch.jit.script), which keeps branches."
         )
+        return f"the model's control flow depends on the data{where(error)}. {advice}"
     if isinstance(error, OnnxToolError):
         return str(error)
     operator = unknown_operator(error)
@@ -125,15 +129,20 @@ def where(error: BaseException) -> str:
     """The last line of the user's own code that an exporter's message names, or that it came through:
     " (net.py line 12: if x.sum() > 0:)".
     """
+    return _place(error)[1]
+
+
+def _place(error: BaseException) -> tuple[str, str]:
+    """The file of that line, and the line; "" for none."""
     for link in reversed(chain(error)):
         text = str(link)
         start = max(text.find("The following call raised this error"), text.find("User code traceback"), 0)
         for file, line, function, code in reversed(_FRAME.findall(text[start:])):
             if "/torch/" not in file and "/onnxtool/" not in file and not file.startswith("<"):
                 shown = f": {code.strip()}" if code else f", in {function}"
-                return f" ({Path(file).name} line {line}{shown})"
+                return file, f" ({Path(file).name} line {line}{shown})"
     for link in reversed(chain(error)):
         for frame in reversed(traceback.extract_tb(link.__traceback__)):
             if not _EXPORTERS.search(frame.filename):
-                return f" ({Path(frame.filename).name} line {frame.lineno}: {frame.line})"
-    return ""
+                return frame.filename, f" ({Path(frame.filename).name} line {frame.lineno}: {frame.line})"
+    return "", ""

@@ -50,14 +50,13 @@ _FIRST_BATCH = 2
 _COUNT = Domain(1, 5)  # for integers, where a model refuses zeros: lengths of sequences and the like
 _LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0), (4096, 320), (4096, 0))
 # Of a short recording one step is left, and a size of 1 is a constant.
-_LEAST = {"samples": 4096}
+_LEAST = {"samples": 4099}
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
-_RANDOM = (
-    "the model draws random numbers when it runs{}, so that it is not even equal to itself: dropout called as a "
-    "function wants training=self.training"
-)
+_RANDOM = "the model draws random numbers when it runs{}, so that it is not even equal to itself: {}"
+_DROPOUT = "dropout called as a function wants training=self.training"
+_DRAWN = "make an input of what it draws"
 _STATEFUL = (
     "the model changes its own buffers when it runs ({}): it is exported as it was loaded, and the ONNX file begins "
     "every run from there"
@@ -104,7 +103,7 @@ class TorchModel(LayeredModel):
         frozen: what tracing warned of, where it was traced.
         state: its buffers as they were loaded; a run starts from these.
         released: the weights were given back.
-        random: it draws random numbers when it runs.
+        random: that it draws random numbers when it runs, and which; "" where it does not.
         guards: comparisons of sizes that the exporter decided for good.
         numbers: what the last run gave that is a number and no tensor.
         usual_dims: sizes for dims that nobody asked to be dynamic, should the model fix them.
@@ -123,7 +122,7 @@ class TorchModel(LayeredModel):
     frozen: FrozenBranches | None = None
     state: ModuleState | None = None
     released: bool = False
-    random: bool = False
+    random: str = ""
     guards: DecidedSizes | None = None
     numbers: list[str] = field(default_factory=list)
     usual_dims: Mapping[str, int] = field(default_factory=dict)
@@ -148,7 +147,11 @@ class TorchModel(LayeredModel):
             if loaded.shapes and not named_main and options.sample is None:
                 options = replace(options, input_shapes={**loaded.shapes, **options.input_shapes})
                 usual = usual_dims(loaded.module)
-            whole = dict.fromkeys(loaded.domains.keys() & options.input_shapes, np.dtype(np.int64))
+            whole = {
+                name: np.dtype(np.int64)
+                for name, domain in loaded.domains.items()
+                if name in options.input_shapes and isinstance(domain.low, int)
+            }
             options = replace(options, input_dtypes={**whole, **options.input_dtypes})
             plan = plan_inputs(loaded.module, options, loaded.notes)
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program, loaded.domains or None)
@@ -158,10 +161,15 @@ class TorchModel(LayeredModel):
             loaded_first = AsLoaded(model.module)
             drawn = torch.random.get_rng_state()
             result = model._first_run(options)
+            for spec in model.inputs:
+                sizes = zip(spec.shape or (), model.sample[spec.name].shape, strict=False)
+                model.traced_sizes = {**model.traced_sizes, **{d: n for d, n in sizes if isinstance(d, str)}}
             if not torch.equal(drawn, torch.random.get_rng_state()):
-                model.random = True
                 named_operators = random_operators(lambda: model._forward(model.sample))
-                model.notes.append(_RANDOM.format(f" ({', '.join(named_operators[:3])})" if named_operators else ""))
+                drops = not named_operators or any("drop" in n or "bernoulli" in n for n in named_operators)
+                listed = f" ({', '.join(named_operators[:3])})" if named_operators else ""
+                model.random = _RANDOM.format(listed, _DROPOUT if drops else _DRAWN)
+                model.notes.append(model.random)
             else:
                 model._hold_steady(result)
                 model._hold_to_first_run(loaded_first)
@@ -176,8 +184,10 @@ class TorchModel(LayeredModel):
                 model.notes.append(_STATEFUL.format(", ".join(changed[:3])))
         except InputError as error:
             guessed = min(model.plan.guessed, default="")
-            hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed}:bool)"
-            raise InputError(f"{source}: {error}{hint if guessed and _ON_DTYPES.search(str(error)) else ''}") from error
+            hint = ". What it usually takes is not enough: give real inputs with --sample FILE.npz" if usual else ""
+            if guessed and _ON_DTYPES.search(str(error)):
+                hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed}:bool)"
+            raise InputError(f"{source}: {error}{hint}") from error
         if not result:
             raise UnsupportedError(f"{source}: the model's forward gives no tensor.")
         taken = {spec.name for spec in model.inputs} if not options.output_names else set()
@@ -207,8 +217,8 @@ class TorchModel(LayeredModel):
         specs = tuple(
             replace(s, shape=tuple(size if d == error.dim else d for d in s.shape or ())) for s in self.inputs
         )
-        shape = ",".join("N" if d == error.dim else str(d) for d in self.inputs[0].shape or ())
-        option = f"{self.inputs[0].name}:{shape}"
+        fixed = next(s for s in self.inputs if error.dim in (s.shape or ()))
+        option = f"{fixed.name}:{','.join('N' if d == error.dim else str(d) for d in fixed.shape or ())}"
         self.plan, self.inputs = replace(self.plan, specs=specs), specs
         self.sample = random_feeds(specs, 0, dims=trace_sizes(specs, *_LENGTHS[0]), domains=self.feeds_hint)
         self._forward(self.sample)
@@ -226,9 +236,9 @@ class TorchModel(LayeredModel):
         self._forward(self.sample)
         return True
 
-    def blamed(self, feeds: Mapping[str, np.ndarray]) -> str:
-        """The line at which the exporter took another side than these inputs need; "" for none."""
-        return self.guards.blamed(feeds) if self.guards is not None else ""
+    def blamed(self, feeds: Mapping[str, np.ndarray]) -> list[str]:
+        """Lines at which the exporter took another side than these inputs need; of random results nothing is known."""
+        return self.guards.blamed(feeds) if self.guards is not None and not self.random else []
 
     def one_sided(self, tried: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
         """Comparisons of sizes that were decided for good and that no input tried takes the other side of.
@@ -278,7 +288,7 @@ class TorchModel(LayeredModel):
 
     def rerounded(self) -> Float64Reference | None:
         """The same function with other roundings: in float64."""
-        unfit = self.released or self.random or self.program is not None
+        unfit = self.released or bool(self.random) or self.program is not None
         return None if unfit else in_float64(self, self.module, self.plan, self.sample)
 
     def operator_trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:

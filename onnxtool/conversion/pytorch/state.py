@@ -115,9 +115,12 @@ def random_operators(run: Callable[[], Any]) -> list[str]:
     class _RandomOperatorMode(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             del types
-            if torch.Tag.nondeterministic_seeded in getattr(function, "tags", ()):
+            may_draw = torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
+            before = torch.random.get_rng_state() if may_draw else None
+            result = function(*args, **(kwargs or {}))
+            if before is not None and not torch.equal(before, torch.random.get_rng_state()):  # dropout may be off
                 found[str(function.overloadpacket).removeprefix("aten.")] = None
-            return function(*args, **(kwargs or {}))
+            return result
 
     try:
         with _RandomOperatorMode():

@@ -29,7 +29,7 @@ _OTHER = 37
 _LONGEST = 512  # tokens
 # Arguments for training, for generation, or in place of others; and those that notes of their own tell of.
 _WITHIN = re.compile(
-    r"labels?$|embeds$|_values$|hidden_states|head_mask|positions?$|masked_pos|position_ids|_outputs|^(mask|return|future|"
+    r"labels?$|^rewards$|embeds$|_values$|hidden_states|head_mask|positions?$|masked_pos|position_ids|_outputs|^(mask|return|future|"
     r"cache|encoder|decoder|target|logits)_|^(attention_mask|token_type_ids)$"
 )
 
@@ -43,7 +43,8 @@ class Row:
             one first; none where these leave it no place.
         beside: it is given along with each of these, where the model takes it.
         given: whether a model that takes it is given it.
-        domain: the integers that it may hold, where its name does not say that it holds integers.
+        domain: of the model, what it may hold, where its name does not say that it holds integers: it does where the
+            smallest is one.
     """
 
     forms: Callable[[Any, Shapes], tuple[Shape, ...]]
@@ -105,9 +106,9 @@ def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> Shape
 
 
 def usual_domains(module: Any) -> dict[str, Domain]:
-    """The integers that arguments may hold, of those that have none by name."""
+    """What arguments may hold, of those whose names do not say it."""
     takes = inspect.signature(module.forward).parameters
-    found = {name: row.domain(module.config) for name, row in ROWS.items() if name in takes}
+    found = {name: row.domain(module) for name, row in ROWS.items() if name in takes}
     return {name: domain for name, domain in found.items() if domain is not None}
 
 
@@ -148,7 +149,8 @@ def _counted_apart(module: Any, shapes: Shapes) -> Shapes:
 
 def _runs(module: Any, shapes: Mapping[str, Shape]) -> bool:
     """Whether the model takes inputs of these shapes; a dynamic dim has a small size."""
-    integers = {name for name in shapes if name in usual_domains(module) or holds_integers(name)}
+    domains = usual_domains(module)
+    integers = {n for n in shapes if holds_integers(n) or (n in domains and isinstance(domains[n].low, int))}
     with suppress(Exception), torch.inference_mode():
         dtype = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
         # A copy shares the weights; what a run changes in itself (Swin's windows) stays there.
@@ -209,7 +211,7 @@ def _series(module: Any, _: Shapes) -> tuple[Shape, ...]:
 
 def _places(_: Any, shapes: Shapes) -> tuple[Shape, ...]:
     """One number for each token, sample or frame of a text or recording; none of one whose length is fixed."""
-    whole: Shape = next((shapes[n] for n in ("input_ids", "input_values", "input_features") if n in shapes), ())
+    whole: Shape = next((shapes[n] for n in ROWS["attention_mask"].beside if n in shapes), ())
     free = tuple(d for d in whole if isinstance(d, str))
     return (free,) if len(free) > 1 else ()
 
@@ -225,16 +227,44 @@ def _segments(module: Any, shapes: Shapes) -> tuple[Shape, ...]:
     return ((*shapes["input_ids"], len(kinds)) if kinds else shapes["input_ids"],)
 
 
-def _segment_kinds(config: Any) -> Domain | None:
-    kinds = getattr(config, "type_vocab_sizes", None)
+def _segment_kinds(module: Any) -> Domain | None:
+    kinds = getattr(module.config, "type_vocab_sizes", None)
     return Domain(0, max(kinds), tuple(tuple(range(n)) for n in kinds)) if kinds else None
 
 
-def _box_places(config: Any) -> Domain | None:
+def _box_places(module: Any) -> Domain | None:
     """Which left, upper, right and lower edges the box of a token may have."""
-    size = getattr(config, "max_2d_position_embeddings", 0)
+    size = getattr(module.config, "max_2d_position_embeddings", 0)
     low, high = tuple(range(size // 2)), tuple(range(size // 2, size))
     return Domain(0, size, (low, low, high, high)) if size else None
+
+
+def _tokens(module: Any) -> Domain | None:
+    """Numbers of tokens, where the model has a table of them."""
+    size = getattr(module.config, "vocab_size", 0)
+    tables = (part for part in module.modules() if isinstance(part, torch.nn.Embedding))
+    return Domain(0, size) if any(table.num_embeddings == size for table in tables) else None
+
+
+def _text_or_image(module: Any, shapes: Shapes) -> tuple[Shape, ...]:
+    """Bytes of a text; else a picture, or features of anything."""
+    if _tokens(module):
+        return _text(module, shapes)
+    pictures = _image(module, shapes)
+    single = (tuple(shape[:1] + shape[-3:]) for shape in pictures)
+    return (*dict.fromkeys((*single, *pictures)), *_dims("batch", "sequence", ".d_model")(module, shapes))
+
+
+def _patches(module: Any) -> Domain | None:
+    """Row and column of a patch, then its pixels."""
+    rows, pixels = (setting(module.config, name) or 0 for name in ("seq_len", "patch_embed_hidden_size"))
+    values = tuple(step / 8 for step in range(-16, 17))
+    return Domain(0.0, 0.0, (*(tuple(range(rows)),) * 2, *(values,) * pixels)) if rows and pixels else None
+
+
+def _patch(module: Any, _: Shapes) -> tuple[Shape, ...]:
+    domain = _patches(module)
+    return (("batch", "patches", len(domain.values)),) if domain else ()
 
 
 def _dims(*dims: Dim) -> Callable[[Any, Shapes], tuple[Shape, ...]]:
@@ -259,7 +289,23 @@ ROWS: dict[str, Row] = {
     "past_values": Row(_series),
     "pixel_values": Row(_image, ("input_ids",)),
     "pixel_values_videos": Row(_image),
-    "attention_mask": Row(_places, ("input_ids", "input_values", "input_features"), _given_masks),
+    "inputs": Row(_text_or_image, domain=_tokens),
+    "flattened_patches": Row(_patch, domain=_patches),
+    "spectrogram": Row(_dims("batch", "frames", ".model_in_dim")),
+    "states": Row(_dims("batch", "sequence", ".state_dim")),
+    "actions": Row(_dims("batch", "sequence", ".act_dim"), ("states",)),
+    "returns_to_go": Row(_dims("batch", "sequence", 1), ("states",)),
+    "timesteps": Row(
+        _dims("batch", "sequence"), ("states",), domain=lambda m: Domain(0, getattr(m.config, "max_ep_len", 1))
+    ),
+    "visual_feats": Row(_dims("batch", "objects", ".visual_feat_dim"), ("input_ids",)),
+    "visual_pos": Row(_dims("batch", "objects", ".visual_pos_dim"), ("visual_feats",)),
+    "visual_attention_mask": Row(_dims("batch", "objects"), ("visual_feats",)),
+    "attention_mask": Row(
+        _places,
+        ("input_ids", "input_values", "input_features", "inputs", "flattened_patches", "states"),
+        _given_masks,
+    ),
     "padding_mask": Row(_places, ("input_values",)),
     "token_type_ids": Row(_segments, ("input_ids",), has_segments, _segment_kinds),
     "xpath_tags_seq": Row(_dims("batch", "sequence", ".max_depth"), ("input_ids",), domain=lambda _: Domain(0, 2)),
@@ -267,7 +313,7 @@ ROWS: dict[str, Row] = {
     "bbox": Row(lambda _, shapes: ((*shapes["input_ids"], 4),), ("input_ids",), domain=_box_places),
     "pixel_mask": Row(lambda _, shapes: ((*(i := shapes["pixel_values"])[:1], *i[-2:]),), ("pixel_values",)),
     "task_inputs": Row(
-        _dims("batch", ".task_seq_len"), domain=lambda c: Domain(0, getattr(c, "text_encoder_vocab_size", 1))
+        _dims("batch", ".task_seq_len"), domain=lambda m: Domain(0, getattr(m.config, "text_encoder_vocab_size", 1))
     ),
     "input_points": Row(_dims("batch", "prompts", "points", 2), ("pixel_values",)),
     "input_labels": Row(_dims("batch", "prompts", "points"), ("pixel_values",), domain=lambda _: Domain(0, 2)),
@@ -278,11 +324,11 @@ ROWS: dict[str, Row] = {
     "static_categorical_features": Row(
         _dims("batch", ".num_static_categorical_features"),
         ("past_values",),
-        domain=lambda c: Domain(0, min(getattr(c, "cardinality", None) or [1])),
+        domain=lambda m: Domain(0, min(getattr(m.config, "cardinality", None) or [1])),
     ),
     "decoder_input_ids": Row(
         _dims("batch", "decoder_sequence"),
-        ("input_ids", "input_values", "input_features", "pixel_values"),
+        ("input_ids", "input_values", "input_features", "pixel_values", "flattened_patches"),
         _is_encoder_decoder,
     ),
     "decoder_input_values": Row(

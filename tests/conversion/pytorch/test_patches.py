@@ -27,6 +27,7 @@ from onnxtool.conversion.pytorch.patches import (
     sizes,
     traced_operators,
     translations,
+    whole_steps,
 )
 from tests.conversion.patched import hold_needed, patches_of
 
@@ -238,9 +239,40 @@ class GrowingDistances(nn.Module):
         return self.positions(x) + beside.mean(1, keepdim=True)  # type: ignore[no-any-return]
 
 
+class PadsToWholeSteps(nn.Module):
+    """A convolution with stride 3, as EnCodec has it, of five places and of ones fewer than it mirrors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, number in {"kernel_size": 7, "stride": 3, "padding_total": 4}.items():
+            self.register_buffer(name, torch.tensor(number), persistent=False)
+
+    def _get_extra_padding_for_conv1d(self, values: torch.Tensor) -> torch.Tensor:
+        length = values.shape[-1] - self.kernel_size + self.padding_total
+        return torch.ceil(length / self.stride).to(torch.int64) * self.stride - length
+
+    @staticmethod
+    def _pad1d(values: torch.Tensor, paddings: Any, mode: str) -> torch.Tensor:
+        more = max(*paddings) - values.shape[-1] + 1
+        if more <= 0:
+            return functional.pad(values, paddings, mode)
+        return functional.pad(functional.pad(values, (0, more)), paddings, mode)[..., :-more]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padded = self._pad1d(x.mT, (self.padding_total, self._get_extra_padding_for_conv1d(x.mT)), "reflect")
+        return functional.avg_pool1d(padded, 7, 3)
+
+
+def pads_to_whole_steps(folder: Path) -> bool:
+    rows = np.random.default_rng(0).standard_normal((3, 12, 8)).astype(np.float32)
+    dims = ("batch", "length", 8)
+    return all(agrees(PadsToWholeSteps(), rows[:, :n], folder, "dynamo", dims=dims) for n in (3, 12))
+
+
 def counts_rows(x: torch.Tensor) -> torch.Tensor:
     """Of two rows with which it is followed, and of four."""
-    return x * len(x) + min(x.shape[0], 3) + 10 * max(3, x.shape[0]) + max(len([1, 2]), x.dim())
+    numbers = min(x.shape[0], 3) + 10 * max(3, x.shape[0]) + max(len([1, 2]), x.dim())
+    return x * len(x) + numbers + sum(x[i : i + x.shape[0]].sum() for i in range(0, x.shape[0], x.shape[0]))
 
 
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -303,6 +335,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
             growing_tables.PATCH,
             lambda folder: agrees(GrowingDistances(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),
         ),
+        (whole_steps.PATCH, pads_to_whole_steps),
         (fourier.PATCH, lambda folder: agrees(Computes(writes_complex), X, folder, "dynamo")),
         (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
         (

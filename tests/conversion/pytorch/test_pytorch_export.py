@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from onnxtool.conversion.convert import convert
+from onnxtool.conversion.pytorch import export_errors
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.convert import ConvertReport
 
@@ -242,6 +243,14 @@ def test_branch_on_the_data_is_refused_with_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "x.onnx").exists()
 
 
+def test_nobody_is_asked_to_rewrite_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = ("/env/lib/site-packages/transformers/models/x.py", " (x.py line 7: if a.any():)")
+    monkeypatch.setattr(export_errors, "_place", lambda error: place)
+    told = export_errors.reason(ValueError("data-dependent"))
+    assert "(x.py line 7: if a.any():). It is code of transformers: convert the parts" in told
+    assert "Rewrite" not in told
+
+
 def test_an_error_of_torch_that_is_caught_is_refused_with_its_line(tmp_path: Path) -> None:
     """torch's tracer ends the process there."""
     line = next(n for n, text in enumerate(MODELS.read_text().splitlines(), 1) if "reshape(-1, 5, 4)" in text)
@@ -364,6 +373,11 @@ def test_a_model_that_draws_random_numbers_is_said_to(converted: Callable[..., C
     report = convert(None, tmp_path / "out.onnx", **settings)
     assert not report.ok and any("random numbers" in n and "self.training" in n for n in report.notes)
     assert not any("random" in n for n in converted("Dropped", {"x": ("b", 6)}).report.notes)
+    settings["factory"] = f"{MODELS}:GamblingBySize"
+    assert not convert(None, tmp_path / "out.onnx", **settings).ok, "no comparison of sizes is to blame"
+    settings["factory"] = f"{MODELS}:GamblingByData"
+    with pytest.raises(UnsupportedError, match=r"^the model draws random numbers .*control flow depends on the data"):
+        convert(None, tmp_path / "out.onnx", **settings)
 
 
 def test_a_size_that_tracing_froze_is_explained(tmp_path: Path) -> None:

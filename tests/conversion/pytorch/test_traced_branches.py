@@ -116,6 +116,7 @@ def test_buffers_that_a_run_changes_are_put_back_and_random_operators_named():
     state.restore()
     assert module.runs.item() == 0
     assert random_operators(lambda: module(torch.zeros(2))) == ["rand_like"]
+    assert random_operators(lambda: torch.dropout(torch.ones(9), 0.5, False)) == [], "it is off"
 
 
 SOURCE = """

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import onnxtool
-from onnxtool.conversion.pytorch.usual_inputs import usual_domains, usual_shapes
+from onnxtool.conversion.pytorch.usual_inputs import left_out, usual_domains, usual_shapes
 
 
 class PreTrainedModel(torch.nn.Module):
@@ -76,6 +76,56 @@ class Prompted(PreTrainedModel):
         return pixel_values.sum() + task_inputs.sum() + input_points.sum() + input_labels.sum()
 
 
+class Reads(PreTrainedModel):
+    """Bytes, by a table of them."""
+
+    main_input_name = "inputs"
+    settings: ClassVar = {"vocab_size": 4, "image_size": 8}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Embedding(4, 3)
+
+    def forward(self, inputs: Any, attention_mask: Any = None) -> Any:
+        return self.layer(inputs) * attention_mask[..., None]
+
+
+class Sees(PreTrainedModel):
+    main_input_name = "inputs"
+    settings: ClassVar = {"vocab_size": 4, "image_size": 8, "num_frames": 2}
+
+    def forward(self, inputs: Any, attention_mask: Any = None) -> Any:
+        _, _, _, _ = inputs.shape
+        return inputs
+
+
+class SeesPatches(PreTrainedModel):
+    main_input_name = "flattened_patches"
+    settings: ClassVar = {"seq_len": 3, "patch_embed_hidden_size": 4, "is_encoder_decoder": True}
+
+    def forward(self, flattened_patches: Any, attention_mask: Any = None, decoder_input_ids: Any = None) -> Any:
+        return flattened_patches.sum(2) * attention_mask, decoder_input_ids
+
+
+class Decides(PreTrainedModel):
+    main_input_name = "states"
+    settings: ClassVar = {"state_dim": 6, "act_dim": 2, "max_ep_len": 9}
+
+    def forward(
+        self, states: Any, actions: Any, rewards: Any = None, returns_to_go: Any = None, timesteps: Any = None
+    ) -> Any:
+        return self.layer(states) + actions.sum() + returns_to_go + torch.eye(9)[timesteps, :1]
+
+
+class LooksAtObjects(PreTrainedModel):
+    settings: ClassVar = {"visual_feat_dim": 6, "visual_pos_dim": 4}
+
+    def forward(
+        self, input_ids: Any, visual_feats: Any = None, visual_pos: Any = None, visual_attention_mask: Any = None
+    ) -> Any:
+        return input_ids.sum() + self.layer(visual_feats) * visual_attention_mask[..., None] + visual_pos.sum()
+
+
 class Unknown(PreTrainedModel):
     def forward(self, input_ids: Any, amino_acids: Any) -> Any:
         return input_ids + amino_acids
@@ -121,6 +171,34 @@ TEXTS = ("batch", "sequence")
                 "input_labels": ("batch", "prompts", "points"),
             },
         ),
+        (Reads, {"inputs": TEXTS, "attention_mask": TEXTS}),
+        (Sees, {"inputs": ("batch", 3, 8, 8)}),
+        (
+            SeesPatches,
+            {
+                "flattened_patches": ("batch", "patches", 6),
+                "attention_mask": ("batch", "patches"),
+                "decoder_input_ids": ("batch", "decoder_sequence"),
+            },
+        ),
+        (
+            Decides,
+            {
+                "states": (*TEXTS, 6),
+                "actions": (*TEXTS, 2),
+                "returns_to_go": (*TEXTS, 1),
+                "timesteps": TEXTS,
+            },
+        ),
+        (
+            LooksAtObjects,
+            {
+                "input_ids": TEXTS,
+                "visual_feats": ("batch", "objects", 6),
+                "visual_pos": ("batch", "objects", 4),
+                "visual_attention_mask": ("batch", "objects"),
+            },
+        ),
         (Unknown, {}),
     ],
 )
@@ -133,6 +211,10 @@ def test_what_a_model_needs_is_found(kind: type[PreTrainedModel], shapes: dict[s
 def test_integers_that_no_name_tells_have_a_domain() -> None:
     domains = usual_domains(Prompted())
     assert {name: (d.low, d.high) for name, d in domains.items()} == {"task_inputs": (0, 9), "input_labels": (0, 2)}
+    assert usual_domains(Reads())["inputs"].high == 4
+    assert "inputs" not in usual_domains(Sees())
+    assert usual_domains(SeesPatches())["flattened_patches"].values[:2] == ((0, 1, 2),) * 2
+    assert left_out(Decides(), usual_shapes(Decides())) == [], "rewards are for training"
 
 
 def test_a_dim_that_the_model_makes_a_number_of_has_its_usual_size(tmp_path: Path) -> None:

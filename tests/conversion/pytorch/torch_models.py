@@ -221,6 +221,16 @@ class Gambling(nn.Module):
         return nn.functional.dropout(x, 0.5)
 
 
+class GamblingBySize(Gambling):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x + 1 if x.shape[0] > 1 else x)
+
+
+class GamblingByData(Gambling):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x + 1 if x.sum() > 0 else x)
+
+
 class Counting(nn.Module):
     """Turns a size into a number, which exporters take for a constant."""
 

@@ -57,5 +57,15 @@ def _are_sizes(values: tuple[Any, ...], kind: type) -> bool:
     return numbers and any(isinstance(v, kind) for v in values)
 
 
-_FUNCTIONS = {"len": _length, "min": _least, "max": _most}
-FUNCTIONS = Patch("torch", "", "torch's exporters take len, min and max of sizes for numbers", _followed)
+def _steps(*given: Any) -> Any:
+    """Of sizes so many steps as all of them have: one over the whole length; Python's own fixes a size."""
+    if not any(isinstance(v, torch.SymInt) for v in given):
+        return range(*given)
+    start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+    count = -((start - stop) // step)
+    fixed = count if isinstance(count, int) else count.node.maybe_as_int()
+    return range(*given) if fixed is None else [start + i * step for i in range(fixed)]
+
+
+_FUNCTIONS = {"len": _length, "min": _least, "max": _most, "range": _steps}
+FUNCTIONS = Patch("torch", "", "torch's exporters take len, min, max and range of sizes for numbers", _followed)
