@@ -147,7 +147,7 @@ def _accuracy(report: QuantizeReport) -> str:
     what = "characters" if found.sequences else "classes"
     return (
         f"same {what} {found.agreement * 100:.1f} %  (loses at most {found.drop_at_most * 100:.2f} points by "
-        f"float's own probabilities, {level}, {plural(found.samples, 'sample')})"
+        f"float's own outputs, {level}, {plural(found.samples, 'sample')})"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 
@@ -21,21 +21,28 @@ def probabilities(values: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
+def gain_of_best(outputs: Sequence[np.ndarray]) -> float:
+    """What the highest value over the last axis is above their mean, on the mean: what is gained by choosing it."""
+    return float(np.mean([(a.max(axis=-1) - a.mean(axis=-1)).mean() for a in outputs], dtype=np.float64))
+
+
 _LEAST_DROP = 0.001  # that is said
 _LEAST_SURE = 0.25  # that the best class is taken to be, where probabilities say less
 _UNSURE = 1.5  # times the cost: without it a language model lost more than the bound in 6 to 42 % of resampled runs
 _PLACES = 256  # of a sample, whose margins are looked at
 
 
-def _margins(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+def _margins(
+    right: np.ndarray, actual: np.ndarray, worth: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Of some places of a sample: by how much the best class leads the second, how far the candidate is off in that,
-    and the difference of both classes' probabilities; float64 [places], of logits or of probabilities. Then the mean
-    probability of the best class.
+    and the difference of what both are worth; float64 [places], of logits or of probabilities. Then the mean worth of
+    the best.
     """
     a, b = (v.reshape(-1, v.shape[-1]) for v in (right, actual))
     chosen = slice(None, None, max(1, len(a) // _PLACES))
     a, b = a[chosen].astype(np.float64), b[chosen].astype(np.float64)
-    likely = probabilities(a)
+    likely = worth(a)
     rows = np.arange(len(a))
     first, second = np.argpartition(-a, 1, axis=1)[:, :2].T
     margin = a[rows, first] - a[rows, second]
@@ -52,6 +59,7 @@ def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
     )  # fmt: skip
 
 
+MOST_CLASSES = 1024  # of more, hardly one is seen often enough for an F1 of its own
 _COMPETING = 0.25  # the variance of the sum of classes' logits, of the sum of their variances; one of independent ones
 
 
@@ -61,16 +69,17 @@ def _some_places(columns: np.ndarray) -> np.ndarray:
     return flat[:, :: -(-flat.shape[1] // _MOST_COUNTED)]
 
 
-def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
-    """The axis of maps and sequences whose elements are scores of classes that exclude one another; None without one.
+def class_axis(outputs: Sequence[np.ndarray], axes: Sequence[int] = (1, -1), most: int = MOST_CLASSES) -> int | None:
+    """The axis, of these, whose elements, at `most` so many, are scores of classes that exclude one another; None
+    without one, and without another axis besides these and the samples'.
 
     The gradient of the cross-entropy behind a Softmax sums to zero over the classes, so that what training adds to
     their logits does too, and probabilities sum to one. Colours go up and down together, heat maps by themselves.
     """
-    if any(a.dtype.kind != "f" or a.ndim < 3 or not a.size for a in outputs):
+    if any(a.dtype.kind != "f" or a.ndim <= len(axes) or not a.size for a in outputs):
         return None
-    for axis in (1, -1):
-        if len({a.shape[axis] for a in outputs}) != 1 or not 2 <= outputs[0].shape[axis] <= MOST_CLASSES:
+    for axis in axes:
+        if len({a.shape[axis] for a in outputs}) != 1 or not 2 <= outputs[0].shape[axis] <= most:
             continue
         columns = np.concatenate([_some_places(np.moveaxis(a, axis, 0)) for a in outputs], axis=1).astype(np.float64)
         together = columns.var(axis=1).sum()
@@ -79,7 +88,6 @@ def class_axis(outputs: Sequence[np.ndarray]) -> int | None:
     return None
 
 
-MOST_CLASSES = 1024  # of more, hardly one is seen often enough for an F1 of its own
 _LEAST_PLACES, _LEAST_SAMPLES = 32, 8  # where float names a class, below which chance decides its F1
 _MOST_COUNTED = 16384  # places of a sample
 
@@ -186,10 +194,12 @@ class ClassAgreement:
     """Running sums over the classes of one output; the last axis is that of classes.
 
     Attributes:
+        gain: of values that are no chances of one right class: `gain_of_best`, of which choosing another loses a share.
         hits: how often both name the same class.
         total: of so many.
     """
 
+    gain: float | None = None
     hits: int = 0
     total: int = 0
     _lost: float = 0.0
@@ -209,7 +219,7 @@ class ClassAgreement:
         self.total += best.size
         lost = np.zeros(best.shape)
         if flipped.any():
-            likely = probabilities(right[flipped].astype(np.float64))
+            likely = self._worth(right[flipped].astype(np.float64))
             rows = np.arange(len(likely))
             lost[flipped] = likely[rows, best[flipped]] - likely[rows, chosen[flipped]]
             self._lost += float(lost.sum())
@@ -218,13 +228,16 @@ class ClassAgreement:
         flips = flipped.reshape(len(best), -1).sum(axis=1)
         self._samples += [(float(f), best[0].size) for f in flips]
         for row, other, cost in zip(right, actual, lost, strict=True):
-            self._near.append((*_margins(row, other), float(cost.mean())))
+            self._near.append((*_margins(row, other, self._worth), float(cost.mean())))
         if right.ndim == 3:
             last = right.shape[-1] - 1
             for blank in (0, last):
                 self._blank[blank] = self._blank.get(blank, 0) + int((best == blank).sum())
             costs = [float(c) for c in lost.sum(axis=-1)]
             self._steps += zip(best.astype(np.int32), chosen.astype(np.int32), costs, strict=True)
+
+    def _worth(self, values: np.ndarray) -> np.ndarray:
+        return probabilities(values) if self.gain is None else values / max(self.gain, 1e-30)
 
     def _reading(self) -> _Reading:
         """What is read off all samples so far."""

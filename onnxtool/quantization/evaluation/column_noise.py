@@ -275,12 +275,13 @@ DECADE_POWER = float((np.log(_DECADE) / (2 * 1.645)) ** 2)  # variance of the lo
 _LOST = float(np.log(2))  # what is off by a factor of two is lost, however far it is off: 20 dB are one in a hundred
 
 
-def amounts_of(outputs: Sequence[np.ndarray]) -> np.ndarray:
+def amounts_of(outputs: Sequence[np.ndarray], alike: bool) -> np.ndarray:
     """Which columns are amounts that are read in proportion, bool [columns]; empty where their number varies.
 
     They are above zero everywhere, spread wide, and their logarithms spread more evenly to both sides of the median
     than they do (Tukey 1977, "Exploratory data analysis", chapter 3: re-expression by symmetry): who uses them may
-    ask for the small ones as well as for the large ones, whose noise alone counts in a sum of squares.
+    ask for the small ones as well as for the large ones, whose noise alone counts in a sum of squares. Columns that are
+    `alike` are all scores, or none is.
     """
     if any(a.dtype.kind != "f" or not a.size for a in outputs) or len({len(columns_of(a)) for a in outputs}) != 1:
         return np.zeros(0, bool)
@@ -288,7 +289,7 @@ def amounts_of(outputs: Sequence[np.ndarray]) -> np.ndarray:
     columns = columns[:, :: max(columns.shape[1] // _MOST_VALUES, 1)]
     low, middle, high = np.percentile(columns, (5, 50, 95), axis=1)
     positive = (columns.min(axis=1) > 0) & (high >= _SPAN * low)
-    most = columns.max(axis=1)
+    most = columns.max() if alike else columns.max(axis=1)
     positive &= (most > 1) | (most <= _SURE)  # else a score, of which small ones mean "no"
     low, middle, high = (np.where(positive, q, 1.0) for q in (low, middle, high))
     with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are none

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ import onnx_ir as ir
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import counting_boxes
-from onnxtool.quantization.evaluation.class_agreement import are_distributions, class_axis
+from onnxtool.quantization.evaluation.class_agreement import are_distributions, class_axis, gain_of_best
 from onnxtool.quantization.evaluation.column_noise import (
     amounts_of,
     are_alike,
@@ -40,7 +41,7 @@ from onnxtool.quantization.evaluation.column_noise import (
     within_scores,
 )
 from onnxtool.quantization.evaluation.detections import Detections
-from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
+from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of, table_sizes
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
@@ -108,15 +109,29 @@ class FidelityEvaluator:
         }
         self.kinds |= dict.fromkeys(self._one_length, OutputKind.VECTORS)
         self._alike = {name for name in matrices if alike[name]}
-        self._amounts = {name: amounts_of([o[name] for o in self.outputs]) for name in first}
+        self._amounts = {name: amounts_of([o[name] for o in self.outputs], name in self._alike) for name in first}
         self._units = {name for name, same in alike.items() if not same}
         self.detections = Detections.of(model.graph, self.outputs)
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
         self.kinds |= dict(kinds or {})
         self._scores = {name: within_scores([outputs[name] for outputs in self.outputs]) for name in first}
-        values = [name for name in first if self.kinds.get(name) is OutputKind.VALUES]
-        self._class_axes = {name: class_axis([o[name] for o in self.outputs]) for name in values}
+        tables = table_sizes(model.graph)
+        self._class_axes = {name: self._class_axis(name, tables) for name in first}
+        self._gains = {
+            name: gain_of_best([o[name] for o in self.outputs])
+            for name, axis in self._class_axes.items()
+            if axis is None and self.kinds.get(name) is OutputKind.LINEAR
+        }
         self._boxes = [counting_boxes(outputs, self._scores) for outputs in self.outputs]
+
+    def _class_axis(self, name: str, tables: Collection[int]) -> int | None:
+        """Where an output that may be values has classes that exclude one another; `tables`: of the model's inputs."""
+        kind, outputs = self.kinds.get(name), [o[name] for o in self.outputs]
+        if kind is OutputKind.LINEAR and outputs[0].shape[-1] in tables:
+            return -1
+        if kind is OutputKind.VALUES and outputs[0].ndim > 2:
+            return class_axis(outputs)
+        return class_axis(outputs, (-1,), sys.maxsize) if kind in (OutputKind.LINEAR, OutputKind.VALUES) else None
 
     def _observe(self, runner: Runner, data: DataSource, batch: int, limit: int) -> None:
         """Run the float model on the samples, `batch` at a time."""
@@ -177,7 +192,7 @@ class FidelityEvaluator:
         one_length = kind is OutputKind.VECTORS and name in self._one_length
         alike, units = name in self._alike, name in self._units
         views = (alike, one_length, units, self._amounts[name], self.confidence, self._class_axes.get(name))
-        return OutputStatistics(name, kind, detailed, self._scores[name], *views)
+        return OutputStatistics(name, kind, detailed, self._scores[name], *views, self._gains.get(name))
 
     def _batches_of_a_first_look(self) -> int:
         places = sum(

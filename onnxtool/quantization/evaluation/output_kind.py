@@ -8,7 +8,7 @@ from enum import Enum
 import onnx_ir as ir
 
 from onnxtool.errors import UsageError
-from onnxtool.model.ir.queries import constant_array, is_op
+from onnxtool.model.ir.queries import attribute, constant_array, is_constant, is_op, walk
 
 # Behind these the last axis is still that of the classes or the vector, which a Transpose would change: not all that
 # moves values does.
@@ -100,6 +100,13 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bo
         if is_op(node, *_POOLED) and is_vector:
             return OutputKind.VECTORS
     return OutputKind.VALUES
+
+
+def table_sizes(graph: ir.Graph) -> set[int]:
+    """How many rows each table has that inputs are looked up in: a linear layer with as many results names one."""
+    lookups = [n for n in walk(graph) if is_op(n, "Gather") and attribute(n, "axis", 0) == 0]
+    shapes = [v.shape for n in lookups if (v := n.inputs[0]) is not None and is_constant(v)]
+    return {shape[0] for shape in shapes if shape is not None and len(shape) == 2 and isinstance(shape[0], int)}
 
 
 def _behind(output: ir.Value) -> Iterator[ir.Value]:

@@ -116,3 +116,20 @@ def test_logits_of_pixels_need_20_db_and_pictures_25(shared: float, db: float, k
 def test_colours_are_no_classes() -> None:
     right = maps(-1.0, 3, 96)
     assert judged(right, right + np.float32(0.01), "Identity").agreement is None
+
+
+@pytest.mark.parametrize("level", [0.0, 1000.0])
+def test_the_highest_of_values_is_judged_by_what_another_one_is_worth_less(level: float) -> None:
+    """No Softmax: in their units every flip would be from a sure class, or from none."""
+    random = np.random.default_rng(1)
+    right = level + 100 * random.normal(size=(400, 5))
+    actual = right + 2 * random.normal(size=right.shape)
+    lost = np.take_along_axis(right, actual.argmax(1)[:, None], 1)[:, 0]
+    gain = (right.max(1) - right.mean(1)).mean()
+    seen = judged(right, actual)
+    assert seen.expected_drop == pytest.approx((right.max(1) - lost).mean() / gain, rel=1e-4) and seen.expected_drop > 0
+    assert (seen.drop_at_most or 1) < 0.01 and Criterion().judge(seen).kept
+    assert not Criterion().judge(judged(right, right - 60 * (right == right.max(1, keepdims=True)))).kept
+    exclusive = right - right.mean(1, keepdims=True)
+    flipped = judged(exclusive, exclusive + actual - right)
+    assert (flipped.expected_drop or 0) > 3 * seen.expected_drop, "a Softmax of these is sure"

@@ -62,7 +62,7 @@ def test_agreement_and_expected_drop_of_probabilities() -> None:
 
 
 def test_logits_are_judged_by_their_softmax() -> None:
-    expected = np.log(np.array([[0.7, 0.3], [0.7, 0.3]], np.float32)) + 5
+    expected = np.log(np.array([[0.7, 0.3], [0.3, 0.7]], np.float32)) + 5
     actual = expected[:, ::-1] * np.array([[1], [-1]])
     assert judged(expected, actual).expected_drop == pytest.approx(0.4 / 2, abs=1e-6)
 
@@ -208,9 +208,9 @@ def test_one_quiet_column_of_pooled_vectors_does_not_outweigh_their_neighbours(n
 
 @pytest.mark.parametrize(
     ("columns", "decades", "db", "kept"),
-    [(1, 0, 19, False), (1, 0, 21, True), (12, 0, 18, True), (12, 0, 16, False), (12, 3, 19, False)],
+    [(1, 0, 22, False), (1, 0, 24, True), (12, 0, 22, False), (12, 0, 24, True), (12, 3, 22, False)],
 )
-def test_a_linear_result_that_is_like_no_other_needs_20_db(columns: int, decades: float, db: float, kept: bool) -> None:
+def test_each_result_of_a_linear_layer_needs_23_db(columns: int, decades: float, db: float, kept: bool) -> None:
     right = units(columns, decades)
     signs = np.random.default_rng(4).choice([-1.0, 1.0], size=right.shape)
     found = judged(right, right + 10 ** (-db / 20) * right.std(0) * signs * (np.arange(columns) == 0))
@@ -231,16 +231,39 @@ def test_a_few_small_targets_among_many_that_vary_alike_are_not_lost() -> None:
     assert found.weakest == "y[7]" and not Criterion().judge(found).kept
 
 
-def test_columns_that_vary_alike_may_have_a_little_more_noise() -> None:
+@pytest.mark.parametrize("op", ["Relu", "Gemm"])
+def test_of_targets_that_vary_alike_one_in_twenty_may_have_a_little_more_noise(op: str) -> None:
     random = np.random.default_rng(7)
-    right, noise = random.normal(size=(400, 96)), random.normal(size=(400, 96))
-    for columns in (96, 15, 2):  # whatever their number
-        a, n = right[:, :columns], noise[:, :columns]
-        assert not Criterion().judge(judged(a, a + 0.11 * n, "Relu")).kept, "19 dB together"
-        first = np.where(np.arange(columns) == 0, 0.125, 0.05) * n
-        assert Criterion().judge(judged(a, a + first, "Relu")).kept, "one with 18 dB"
-        assert not Criterion().judge(judged(a, a + 1.3 * first, "Relu")).kept, "one with 16 dB"
-    assert not Criterion().judge(judged(right[:, :1], right[:, :1] + 0.11 * noise[:, :1], "Relu")).kept
+    right, noise = random.normal(size=(400, 40)), random.normal(size=(400, 40))
+    for columns, loud, db, kept in (
+        (40, 2, 21.5, True), (40, 3, 21.5, False), (40, 1, 19, False), (20, 1, 21.5, True), (19, 1, 21.5, False)
+    ):  # fmt: skip
+        size = np.where(np.arange(columns) < loud, 10 ** (-db / 20), 10**-1.4)  # 28 dB
+        a = right[:, :columns]
+        assert Criterion().judge(judged(a, a + size * noise[:, :columns], op)).kept is kept, (columns, loud, db)
+    several = right[:, :20] * np.logspace(0, 2, 20)
+    off = np.where(np.arange(20) < 1, 10**-1.15, 10**-1.4) * several.std(0) * noise[:, :20]
+    assert not Criterion().judge(judged(several, several + off, op)).kept, "of different units"
+
+
+def test_logits_that_exclude_one_another_may_have_more_noise_than_targets() -> None:
+    """Or that name a row of the table which the inputs are looked up in."""
+    random = np.random.default_rng(9)
+    right, noise = 8 * random.normal(size=(400, 12)), random.normal(size=(400, 12))
+    logits = right - right.mean(1, keepdims=True)
+    tables = {"w": weights(2, 12), "table": weights(12, 4)}
+    head = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    lookup = [helper.make_node("Gather", ["table", "ids"], ["rows"])]
+    for values, db, nodes, kept in (
+        (logits, 22, head, True), (logits, 18, head, False), (right, 22, head, False),
+        (right, 22, lookup + head, True), (right, 18, lookup + head, False), (right[:, :11], 22, lookup + head, False),
+    ):  # fmt: skip
+        wrong = values + 10 ** (-db / 20) * values.std() * noise[:, : values.shape[1]]
+        inputs = {"x": [None, 2], **({"ids": [None]} if len(nodes) > 1 else {})}
+        proto = build(nodes, tables if len(nodes) > 1 else {"w": tables["w"]}, inputs, {"y": [None, values.shape[1]]})
+        data = open_data({"x": np.zeros((400, 2), np.float32)}, Fixed(values).inputs)
+        judge = FidelityEvaluator(io.from_proto(proto), Fixed(values), data, batch=400)
+        assert (judge.judge(Fixed(wrong)).bounds["margin_db"] >= 0) is kept, (db, len(nodes))
 
 
 def test_pooled_vectors_may_have_a_few_noisier_columns_and_no_more() -> None:
@@ -260,11 +283,11 @@ def test_pooled_vectors_may_have_a_few_noisier_columns_and_no_more() -> None:
 
 
 def test_few_samples_leave_more_noise_open() -> None:
-    """21 dB: enough as measured, but not what 24 samples show."""
+    """24 dB: enough as measured, but not what 24 samples show."""
     random = np.random.default_rng(11)
     right, noise = random.normal(size=(400, 1)), random.normal(size=(400, 1))
     many, few = (
-        judged(right[:n], right[:n] + 10**-1.05 * noise[:n] / noise[:n].std() * right[:n].std(), "Relu")
+        judged(right[:n], right[:n] + 10**-1.2 * noise[:n] / noise[:n].std() * right[:n].std(), "Relu")
         for n in (400, 24)
     )
     assert Criterion().judge(many).kept and not Criterion().judge(few).kept
@@ -299,10 +322,10 @@ def test_noise_that_hides_the_order_of_most_samples_is_seen() -> None:
     """A few far values make the noise of all others look like little."""
     random = np.random.default_rng(13)
     right = random.normal(size=(400, 1))
-    right[::20] *= 15
-    off = 10**-1.2 * right.std() * random.normal(size=right.shape)
+    right[::20] *= 25
+    off = 10**-1.35 * right.std() * random.normal(size=right.shape)
     found = judged(right, right + off, "Relu")
-    assert found.channel_db > 23 and found.weakest == "y (order of samples)" and not Criterion().judge(found).kept
+    assert found.channel_db > 26 and found.weakest == "y (order of samples)" and not Criterion().judge(found).kept
     assert Criterion().judge(judged(right, right + off / 4, "Relu")).kept
 
 
@@ -808,12 +831,10 @@ def test_amounts_that_happen_to_lie_below_one_are_no_scores(batch: int) -> None:
 
 def test_a_coarse_step_that_makes_ties_of_samples_is_seen() -> None:
     """Of the same noise power as random noise that is kept: samples that differ become equal."""
-    right = np.random.default_rng(3).laplace(size=(400, 3)) / 2**0.5
-    step = 0.3
+    right = np.random.default_rng(3).laplace(size=(400, 3)) ** 3
+    step = 0.9
     found = judged(right, np.round(right / step) * step, "Relu")
-    assert found.channel_db > 20 and "order of samples" in found.weakest and not Criterion().judge(found).kept
-    noisy = right + step / 12**0.5 * np.random.default_rng(4).normal(size=right.shape)
-    assert Criterion().judge(judged(right, noisy, "Relu")).kept
+    assert found.channel_db > 26 and "order of samples" in found.weakest and not Criterion().judge(found).kept
 
 
 def test_columns_of_a_linear_layer_are_in_the_last_axis() -> None:
@@ -823,3 +844,13 @@ def test_columns_of_a_linear_layer_are_in_the_last_axis() -> None:
     right = means + random.normal(size=(64, 6, 6, 10))
     found = judged(right, right + 0.3 * random.normal(size=right.shape))
     assert found.weakest.startswith("y") and found.column_db is not None and found.column_db < 12
+
+
+def test_columns_of_one_unit_are_all_scores_or_none() -> None:
+    """Curves that fall from one: the last columns are never above a half, and are no amounts for that."""
+    random = np.random.default_rng(6)
+    right = np.exp(-(0.4 + random.gamma(3, 0.25, (400, 1))) * np.arange(1, 3))
+    assert right[:, 1].max() < 0.5 < right[:, 0].max()
+    wrong = right + 0.02 * right.std(0) * random.normal(size=right.shape)
+    assert "proportion" not in judged(right, wrong, "Relu").weakest
+    assert judged(right * 0.7, wrong * 0.7, "Relu").weakest == "y[1] (in proportion)"
