@@ -49,7 +49,7 @@ from onnxtool.runtime.worker.isolation import guarded, memory_bounded
 _FIRST_BATCH = 2
 _COUNT = Domain(1, 5)  # for integers, where a model refuses zeros: lengths of sequences and the like
 _LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0), (4096, 320), (4096, 0))
-# Of a short recording one step is left, and a size of 1 is a constant.
+# Of a short recording one step is left, and a size of 1 is a constant; so is the 0 that whole steps are padded by.
 _LEAST = {"samples": 4099}
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE

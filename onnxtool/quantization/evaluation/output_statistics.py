@@ -222,9 +222,8 @@ class OutputStatistics:
         found.sort(key=lambda one: one.at_least - self._needed(one.column))
         if not found or together is None:
             return None
-        if (
-            self.kind is OutputKind.VECTORS
-        ):  # who compares vectors adds up their columns; they may be targets all the same
+        # Who compares vectors adds up their columns; they may be targets all the same.
+        if self.kind is OutputKind.VECTORS:
             losses = [Weakest(self.name, together.db, together.at_least, self.least_db)]
             if not self.one_length:
                 most = float(np.percentile([one.db for one in found], _FEW, method="lower"))
