@@ -87,12 +87,13 @@ def compare(
     left, right = (_Side(*side, risks) for side in zip(names, sources, models, both, strict=True))
     proof, usual, notes = _proof(left, right, asked)
     report, feeds = _judged(proof, left, right, asked, notes)
+    tolerance = Tolerance(asked.rtol, asked.atol)  # what the proof came to hold two files to is not for parts of them
     if layers and not isinstance(right.source, Runner):
-        report = _look_inside(report, left, Path(right.source), feeds, proof.rule.tolerance, asked.bisect)
+        report = _look_inside(report, left, Path(right.source), feeds, tolerance, asked.bisect)
     if asked.reference:
         report = _ask_reference(report, left, right, feeds)
     if options_b is not None:
-        report = _with_precision(report, right, usual, proof.rule.tolerance)
+        report = _with_precision(report, right, usual, tolerance)
     return report
 
 

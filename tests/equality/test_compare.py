@@ -269,9 +269,13 @@ def test_an_input_with_a_default_is_given_another_value(tmp_path: Path, read: st
 @pytest.mark.parametrize(("changed", "verdict"), [(1.01e-6, "different"), (1.0000001e-6, "tested")])
 def test_where_one_constant_differs_a_small_column_is_measured_by_itself(changed: float, verdict: str) -> None:
     """One per cent of a column of 1e-6 is less than float32 knows of one of 1e6 beside it."""
+    assert compare(of_three_columns(1e-6), of_three_columns(changed)).verdict == verdict
+
+
+def of_three_columns(last: float) -> onnx.ModelProto:
+    """Of a million, of one, and of another scale."""
     head = '<ir_version: 10, opset_import: ["" : 21]> g (float[n, 3] x) => (float[n, 3] y) '
-    a, b = (parser.parse_model(f"{head}<float[3] k = {{1e6, 1, {k}}}> {{ y = Mul(x, k) }}") for k in (1e-6, changed))
-    assert compare(a, b).verdict == verdict
+    return parser.parse_model(f"{head}<float[3] k = {{1e6, 1, {last}}}> {{ y = Mul(x, k) }}")
 
 
 def one_step(body: str, names: str = "x y") -> onnx.ModelProto:
@@ -308,10 +312,10 @@ def test_a_file_on_another_provider_has_its_precision_told_on_the_usual_inputs_i
 ) -> None:
     onnx.save(one_step("Neg(x)"), tmp_path / "a.onnx")
     onnx.save(one_step("Neg(u)", "u v"), tmp_path / "b.onnx")
-    asked: list[tuple[Path, list[str], int]] = []
+    asked: list[tuple[Path, list[str], int, Tolerance]] = []
 
     def told(path: Path, options: SessionOptions, *, feeds: list[Feeds], tolerance: Tolerance) -> None:
-        asked.append((path, sorted(feeds[0]), len(feeds)))
+        asked.append((path, sorted(feeds[0]), len(feeds), tolerance))
 
     monkeypatch.setattr(compare_module, "prove_on_provider", told)
     files = tmp_path / "a.onnx", tmp_path / "b.onnx"
@@ -322,7 +326,12 @@ def test_a_file_on_another_provider_has_its_precision_told_on_the_usual_inputs_i
     compare(*files)
     assert not asked
     compare(*files, options_b=SessionOptions(), edge=True)
-    assert asked == [(files[1], ["u"], 3)]  # without the edge inputs
+    assert asked == [(files[1], ["u"], 3, Tolerance())]  # without the edge inputs
+    asked.clear()
+    for path, k in zip(files, (1e-6, 1.0000001e-6), strict=True):  # held to more than that, for their one change
+        onnx.save(of_three_columns(k), path)
+    compare(*files, options_b=SessionOptions())
+    assert asked[0][3] == Tolerance()
 
 
 def test_layers_are_of_files_and_of_models_that_show_theirs(tmp_path: Path) -> None:
