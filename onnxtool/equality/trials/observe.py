@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -203,16 +203,14 @@ def _sized(
     pace: _Pace,
     budget: Budget,
 ) -> Iterator[tuple[str, TrialKind, Feeds]]:
-    ones = {name: 1 for group in dims.batches for name in group}
+    del dims
     for index, sizes in enumerate(wanted):
-        alone = replace(sizes, label=f"{sizes.label}, batch 1", dims={**sizes.dims, **ones}, batch=1)
-        for chosen in (sizes, alone):  # what is too large for several rows is not for one
-            feeds = _of_size(specs, chosen, facts, seed + 100 + index)
-            if feeds is None or count_elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):
-                continue
-            if pace.cost(feeds) <= max(0.25, budget.left / 3):
-                yield chosen.label, TrialKind.EMPTY if chosen.empty else TrialKind.SIZE, feeds
-                break
+        feeds = _of_size(specs, sizes, facts, seed + 100 + index)
+        if feeds is None or count_elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):
+            continue
+        if pace.cost(feeds) > max(0.25, budget.left / 3):
+            continue
+        yield sizes.label, TrialKind.EMPTY if sizes.empty else TrialKind.SIZE, feeds
 
 
 def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: GraphHints, seed: int) -> Feeds | None:

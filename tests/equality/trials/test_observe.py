@@ -257,14 +257,3 @@ def test_inputs_that_were_refused_are_known() -> None:
 
     seen = observe(Few("b", 3), Sum("b", 3).inputs, RUNS, GraphHints(), Budget("quick"))
     assert seen.refused and any(len(feeds["x"]) > 5 for feeds in seen.attempted)
-
-
-def test_a_length_that_is_too_large_for_several_rows_is_tried_with_one() -> None:
-    """Scores of every pair of tokens: 300 squared in five rows are more than is tried, and in one row are not."""
-    runner = Sum("batch", "tokens", "tokens")
-    usual = {"x": np.ones((5, 16, 16), FLOAT)}
-    seen = observe(runner, runner.inputs, [usual], GraphHints(), Budget("normal"), values=False)
-    tried = {t.label: t.feeds["x"].shape for t in seen.trials}
-    assert tried["length 300, batch 1"] == (1, 300, 300)
-    assert tried["length 65"] == (5, 65, 65)
-    assert "length 300" not in tried and not any(label.startswith("length 520") for label in tried)
