@@ -161,9 +161,12 @@ class TorchModel(LayeredModel):
             loaded_first = AsLoaded(model.module)
             drawn = torch.random.get_rng_state()
             result = model._first_run(options)
-            for spec in model.inputs:
-                sizes = zip(spec.shape or (), model.sample[spec.name].shape, strict=False)
-                model.traced_sizes = {**model.traced_sizes, **{d: n for d, n in sizes if isinstance(d, str)}}
+            model.traced_sizes = {
+                dim: size
+                for spec in model.inputs
+                for dim, size in zip(spec.shape or (), model.sample[spec.name].shape, strict=False)
+                if isinstance(dim, str)
+            }
             if not torch.equal(drawn, torch.random.get_rng_state()):
                 named_operators = random_operators(lambda: model._forward(model.sample))
                 drops = not named_operators or any("drop" in n or "bernoulli" in n for n in named_operators)

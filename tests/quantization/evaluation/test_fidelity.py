@@ -831,10 +831,12 @@ def test_amounts_that_happen_to_lie_below_one_are_no_scores(batch: int) -> None:
 
 def test_a_coarse_step_that_makes_ties_of_samples_is_seen() -> None:
     """Of the same noise power as random noise that is kept: samples that differ become equal."""
-    right = np.random.default_rng(3).laplace(size=(400, 3)) ** 3
-    step = 0.9
+    drawn = np.random.default_rng(3).laplace(size=(400, 3))
+    right, step = np.sign(drawn) * np.abs(drawn) ** 1.5, 0.3
     found = judged(right, np.round(right / step) * step, "Relu")
     assert found.channel_db > 26 and "order of samples" in found.weakest and not Criterion().judge(found).kept
+    noisy = right + step / 12**0.5 * np.random.default_rng(4).normal(size=right.shape)
+    assert Criterion().judge(judged(right, noisy, "Relu")).kept
 
 
 def test_columns_of_a_linear_layer_are_in_the_last_axis() -> None:
