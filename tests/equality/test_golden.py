@@ -71,8 +71,37 @@ def test_changed_or_missing_files_are_refused(model: Path, tmp_path: Path) -> No
     manifest.write_text(json.dumps({"format": "onnxtool/golden/1", "cases": [{"file": "../x.npz", "sha256": ""}]}))
     with pytest.raises(InputError, match="not in the folder"):
         golden(model, tmp_path / "gold")
-    manifest.write_text("{}")
-    with pytest.raises(InputError, match="not a manifest"):
-        golden(model, tmp_path / "gold")
     with pytest.raises(UsageError, match="is a file"):
         record(model, model)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        [],
+        {},
+        {"format": "onnxtool/golden/2", "cases": [{"file": "case0.npz", "sha256": ""}]},
+        {"format": "onnxtool/golden/1", "cases": []},
+        {"format": "onnxtool/golden/1", "cases": ["case0.npz"]},
+        {"format": "onnxtool/golden/1", "cases": [{"file": "case0.npz", "sha256": ""}, {"file": "case1.npz"}]},
+    ],
+)
+def test_another_manifest_is_refused(model: Path, tmp_path: Path, manifest: object) -> None:
+    (tmp_path / "golden.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="not a manifest"):
+        golden(model, tmp_path)
+
+
+def test_a_recording_says_what_it_was_made_of_and_may_be_made_again(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "with" / "its" / "parents"
+    record(model, folder)
+    assert "seed 0" in json.loads((folder / "golden.json").read_text())["data"]
+    record(model, folder, data={"x": np.ones((1, 3), np.float32)})
+    assert json.loads((folder / "golden.json").read_text())["data"] == "given data"
+
+
+def test_what_is_near_zero_may_be_off_by_a_hundred_thousandth_of_its_column(model: Path, tmp_path: Path) -> None:
+    x = np.array([[1, -1, 0], [1e-4, 0, 0]], np.float32)  # what is added to all weights cancels in the first row
+    record(model, tmp_path, data={"x": x})
+    assert golden(changed(model, 0.02), tmp_path).ok
+    assert not golden(changed(model, 0.2), tmp_path).ok
