@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.resizing.batches import BatchProof, Case, _silence, _varied, batch_axis
+from onnxtool.editing.resizing.batches import BatchProof, BatchRun, Case, _silence, _varied, batch_axis
 from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
@@ -187,3 +187,30 @@ def test_each_of_a_batch_is_reversed_as_the_one_was(edited: Editor) -> None:
     made = edited(text, "set-shape=x:batch,4,2", weights={"lengths": np.int64([3])})
     x = np.random.default_rng(0).standard_normal((3, 4, 2)).astype(np.float32)
     np.testing.assert_array_equal(made.run(x=x)["y"], x[:, [2, 1, 0, 3]])
+
+
+def test_a_run_counts_what_was_compared() -> None:
+    proof = BatchProof(graph("1", 0.0), {"x": 0}, 1, EditContext(EXACT))
+    run = BatchRun((1, 4, 2))
+    assert proof.final_fault(graph("n", 1e-6), run) is None
+    assert run.runs == 3 + 1 + 4 + 2  # one of each batch, and one of each row
+    assert 5e-7 < run.largest < 2e-6
+    assert run.axes == {"y": 0}
+
+
+def test_the_axis_of_rows_is_seen_at_sizes_that_are_neither_one_nor_the_old_one() -> None:
+    proof = BatchProof(graph("2", 0.0), {"x": 0}, 2, EditContext(EXACT))
+    run = BatchRun((1, 2, 3))
+    assert proof.final_fault(graph("n", 0.0), run) is None
+    assert run.axes == {"y": 0}
+
+
+@pytest.mark.parametrize("rerounded", [0.0, 0.5])
+def test_rows_of_very_different_size_are_used_where_rounding_does_not_decide(
+    monkeypatch: pytest.MonkeyPatch, rerounded: float
+) -> None:
+    context = EditContext(EXACT)
+    proof = BatchProof(graph("1", 0.0), {"x": 0}, 1, context)
+    monkeypatch.setattr(proof, "_rerounded", lambda: context.runner(graph("1", rerounded)))
+    assert bool((proof.case(4).feeds["x"][0] == 0).all()) is (rerounded == 0)
+    assert np.abs(proof.case(3).feeds["x"][0]).max() > 0
