@@ -712,6 +712,23 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     return m.symbol(results[0], i[0].dtype), m.symbol(results[1], np.int64)
 
 
+@operator("DFT")
+def _dft(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """A function of all numbers along the axis, real and imaginary parts, which are last."""
+    f, (data, length, chosen) = m.field, (*i, None, None)[:3]
+    axis = a.get("axis", -2 if a["_version"] >= 20 else 1)
+    axis = axis if chosen is None else int(m.numbers(chosen, "the axis of DFT").reshape(()))
+    x = np.moveaxis(m.elements(data), axis, -2)
+    count = x.shape[-2] if length is None else int(m.numbers(length, "the length of DFT").reshape(()))
+    x = f.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, max(count - x.shape[-2], 0)), (0, 0)])[..., :count, :]
+    kind = a.get("inverse", 0), a.get("onesided", 0)
+    if all(kind):
+        raise NotCoveredError("DFT back to real numbers")
+    places = np.arange(2 * (count // 2 + 1 if kind[1] else count)).reshape(-1, 2)
+    seen = f.digest(x.reshape(*x.shape[:-2], -1))[..., None, None]
+    return m.symbol(np.moveaxis(f.hash("DFT", seen, places, attributes=(kind, count)), -2, axis), data.dtype)
+
+
 @operator("Gather")
 def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     table, indices = i

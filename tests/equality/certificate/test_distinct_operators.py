@@ -118,12 +118,18 @@ def test_formats_of_the_same_width_hold_different_numbers() -> None:
 
 
 X4, IMAGE = "float[2, 4] x", "float[1, 4, 6, 5] x"
+PAIRS = "float[4, 4, 2] x"
 CONSTANTS = {
     "axis": np.array(1),
     "axes": np.array([1]),
     "none": np.zeros(0, np.int64),
     "one": np.float32([1]),
     "three": np.array([3]),
+    "n0": np.array(0),
+    "n4": np.array(4),
+    "n5": np.array(5),
+    "back": np.array([1, 0]),
+    "turned": np.array([1, 0, 2, 3]),
     "four": np.array([4]),
     "zero": np.array([0]),
     "hot": np.float32([0, 1]),
@@ -169,6 +175,11 @@ OTHERS = {
     "a zero point": (X4, "y = QuantizeLinear(x, step)", "y = QuantizeLinear(x, step, low)"),
     "a quantized type": (X4, "y = QuantizeLinear(x, step)", "y = QuantizeLinear(x, step, signed)"),
     "a zero point taken off": ("uint8[4] x", "y = DequantizeLinear(x, step)", "y = DequantizeLinear(x, step, low)"),
+    "a spectrum": (PAIRS, "y = DFT(x)", "y = DFT<inverse = 1>(x)"),
+    "half a spectrum": (PAIRS, "y = DFT<onesided = 1>(x, n4)", "y = DFT<onesided = 1>(x, n5)"),
+    "a spectrum along another axis": (PAIRS, "y = DFT(x, , n0)", "y = DFT(x)"),
+    "a spectrum of other parts": (PAIRS, "y = DFT(x)", "t = Gather<axis = -1>(x, back) y = DFT(t)"),
+    "a spectrum of other places": (PAIRS, "y = DFT(x)", "t = Gather<axis = 1>(x, turned) y = DFT(t)"),
     "LRN": (IMAGE, "y = LRN<size = 3>(x)", "y = LRN<size = 3, beta = 0.5>(x)"),
     "a norm": (X4, "y = LpNormalization(x)", "y = LpNormalization<p = 1>(x)"),
     "a pooled norm": (IMAGE, "y = GlobalLpPool(x)", "y = GlobalLpPool<p = 3>(x)"),

@@ -30,6 +30,8 @@ DEPENDENT = {
     "mean of all": "{ s = ReduceMean(x) y = Sub(x, s) }",
     "softmax": "{ y = Softmax<axis = 0>(x) }",
     "cumsum": "<int64 zero = {0}> { y = CumSum(x, zero) }",
+    "dft": "<int64 zero = {0}> { b = Constant<value_ints = [0, 3, 2]>() h = Reshape(x, b) "
+    "d = DFT(h, , zero) a = Constant<value_ints = [0, 6]>() y = Reshape(d, a) }",
     "top k": "<int64[1] one = {1}> { v, i = TopK<axis = 0>(x, one) y = Add(x, v) }",
     "first row": "<int64 zero = {0}> { r = Gather<axis = 0>(x, zero) y = Add(x, r) }",
     "turned": "<int64[1] b = {-1}, int64[1] e = {-9999}> { " + AXES + "y = Slice(x, b, e, a, b) }",
@@ -108,6 +110,7 @@ STANDARD = {
     "q = Reshape(p, g) r = GridSample(h, q) y = Reshape(r, all)",
     "STFT": "<int64 step = {2}, float[4] w = {1, 2, 3, 4}, int64[3] s = {0, 6, 1}" + FLAT + "h = Reshape(x, s) "
     "r = STFT<onesided = 1>(h, step, w) y = Reshape(r, all)",
+    "DFT": "<int64 n = {4}, int64[3] s = {0, 3, 2}" + FLAT + "h = Reshape(x, s) r = DFT(h, n) y = Reshape(r, all)",
     "Col2Im": "<int64[3] s = {0, 2, 3}, int64[2] n = {1, 4}, int64[2] k = {1, 2}" + FLAT + "h = Reshape(x, s) "
     "r = Col2Im(h, n, k) y = Reshape(r, all)",
     "DeformConv": "<int64[4] s = {0, 1, 2, 3}, float[1, 1, 1, 1] w = {2}, float[1] b = {1}"
