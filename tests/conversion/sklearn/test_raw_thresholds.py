@@ -143,6 +143,18 @@ def test_bins_hold_the_rows_that_made_their_edges(steps: tuple[Any, ...], encode
     np.testing.assert_array_equal(found, model.transform(rows))
 
 
+@pytest.mark.parametrize("distribution", ["uniform", "normal"])
+@pytest.mark.parametrize(
+    "before", [QuantileTransformer(n_quantiles=20, output_distribution="normal"), PowerTransformer()]
+)
+def test_quantiles_that_are_equal_hold_the_rows_that_made_them(before: Any, distribution: str, tmp_path: Path) -> None:
+    """The share of a number jumps there, at the least and the largest of them too; one gap stays one."""
+    rows = np.concatenate([np.round(RANDOM.standard_normal((300, 2)) * 2).clip(-3, 3), [[np.nan, 9], [-9, np.nan]]])
+    model = make_pipeline(before, QuantileTransformer(n_quantiles=40, output_distribution=distribution)).fit(rows)
+    (found,) = answers(model, tmp_path, rows)
+    np.testing.assert_allclose(found, model.transform(rows), rtol=1e-9, atol=1e-9)
+
+
 def test_a_binarizer_asks_the_column_itself(tmp_path: Path) -> None:
     scaled = StandardScaler().fit(X)
     model = make_pipeline(scaled, Binarizer(threshold=float(scaled.transform(X)[5, 0]))).fit(X)

@@ -53,7 +53,7 @@ def scaler_steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
 
 def _binary(write: NodeWriter) -> str:
     count = int(write.step.n_features_in_)
-    passed = _passed(write, np.arange(count), "BRANCH_GT", np.full(count, float(write.step.threshold)))
+    passed = passed_thresholds(write, np.arange(count), "BRANCH_GT", np.full(count, float(write.step.threshold)))
     return write.cast(passed, DOUBLE)
 
 
@@ -64,9 +64,11 @@ def _binned(write: NodeWriter) -> str:
     several = [place for place, count in enumerate(counts) if count]
     parts = {}
     if several:
-        passed = _passed(write, np.repeat(np.arange(len(counts)), counts), "BRANCH_GTE", np.concatenate(inner))
+        passed = passed_thresholds(
+            write, np.repeat(np.arange(len(counts)), counts), "BRANCH_GTE", np.concatenate(inner)
+        )
         parts = dict(zip(several, write.split(write.cast(passed, INT64), [counts[p] for p in several]), strict=True))
-    columns = []
+    numbers = []
     for place in range(len(counts)):
         if place in parts:
             bins = write.add("ReduceSum", parts[place], np.array([1]), keepdims=1)
@@ -75,12 +77,12 @@ def _binned(write: NodeWriter) -> str:
             bins = write.cast(write.add("Less", nothing, nothing), INT64)
         if write.step.encode != "ordinal":
             bins = write.add("Equal", bins, np.arange(int(write.step.n_bins_[place]))[None])
-        columns.append(write.cast(bins, DOUBLE))
-    return write.columns(columns)
+        numbers.append(write.cast(bins, DOUBLE))
+    return write.columns(numbers)
 
 
-def _passed(write: NodeWriter, columns: np.ndarray, mode: str, thresholds: np.ndarray) -> str:
-    """Whether columns are above thresholds (or at them), bool [rows, thresholds]."""
+def passed_thresholds(write: NodeWriter, columns: np.ndarray, mode: str, thresholds: np.ndarray) -> str:
+    """Whether columns are above thresholds (BRANCH_GT) or at them (BRANCH_GTE), bool [rows, thresholds]."""
     matrix, found = write.raw_thresholds(Thresholds.of(columns, [mode] * len(columns), thresholds))
     value = write.add("Gather", matrix, found.columns, axis=1)
     passed = write.add("Greater" if mode == "BRANCH_GT" else "GreaterOrEqual", value, found.numbers[None])

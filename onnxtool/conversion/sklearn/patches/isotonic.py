@@ -35,7 +35,7 @@ def interpolated(write: NodeWriter, model: Estimator, value: str) -> str:
     return write.add("Where", inside, result, np.full(1, np.nan))
 
 
-def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray) -> str:
+def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray, reached: str = "") -> str:
     """`numpy.interp` of doubles [rows, 1]: lines between points, and the outer points' level beyond them.
 
     Args:
@@ -43,9 +43,10 @@ def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray) -> str
         value: where.
         x: of the points, in order; of equal ones the last counts.
         y: of the points.
+        reached: which points `value` has reached, bool [rows, points]; "" where its own digits tell.
     """
-    passed = write.cast(write.add("GreaterOrEqual", value, x.reshape(1, -1)), DOUBLE)
-    place = write.cast(write.add("ReduceSum", passed, np.array([1]), keepdims=1), INT64)
+    reached = write.cast(reached or write.add("GreaterOrEqual", value, x.reshape(1, -1)), DOUBLE)
+    place = write.cast(write.add("ReduceSum", reached, np.array([1]), keepdims=1), INT64)
     widths = np.diff(x)
     slopes = np.diff(y) / np.where(widths == 0, 1.0, widths)
     tables = (np.concatenate([x[:1], x]), np.concatenate([y[:1], y]), np.concatenate([[0.0], slopes, [0.0]]))

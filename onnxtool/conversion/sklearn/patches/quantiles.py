@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.patches.exact_columns import passed_thresholds
 from onnxtool.conversion.sklearn.patches.isotonic import on_lines
 
 _THRESHOLD = 1e-7  # scikit-learn's BOUNDS_THRESHOLD
@@ -42,21 +43,32 @@ def _convert(write: NodeWriter) -> None:
     places, columns = np.asarray(step.references_, np.float64), []
     for number, quantiles in enumerate(np.asarray(step.quantiles_, np.float64).T):
         value = write.add("Gather", x, np.array([number]), axis=1)
-        upwards = on_lines(write, value, quantiles, places)
-        downwards = on_lines(write, write.add("Neg", value), -quantiles[::-1], -places[::-1])
+        reached, within = _reached(write, value, number, quantiles)
+        upwards = on_lines(write, value, quantiles, places, reached)
+        downwards = on_lines(write, write.add("Neg", value), -quantiles[::-1], -places[::-1], within)
         mean = write.add("Mul", write.add("Sub", upwards, downwards), 0.5)
-        columns.append(_bounded(write, value, mean, quantiles, _THRESHOLD if normal else 0.0))
+        if normal:
+            top = write.add("Less", quantiles[-1:], write.add("Add", value, _THRESHOLD))
+            bottom = write.add("Less", write.add("Sub", value, _THRESHOLD), quantiles[:1])
+        else:
+            top = write.add("Gather", reached, np.array([-1]), axis=1)
+            bottom = write.add("Gather", within, np.array([0]), axis=1)
+        columns.append(write.add("Where", bottom, 0.0, write.add("Where", top, 1.0, mean)))
     share = write.columns(columns)
     write.give(_clipped(write, normal_quantile(write, share)) if normal else share)
 
 
-def _bounded(write: NodeWriter, value: str, share: str, quantiles: np.ndarray, margin: float) -> str:
-    """0 and 1 at the least and the largest quantile, and beyond them."""
-    kind = "Less" if margin else "Equal"
-    top = write.add(kind, quantiles[-1:], write.add("Add", value, margin))
-    bottom = write.add(kind, write.add("Sub", value, margin), quantiles[:1])
-    raised = write.add("Where", top, 1.0, share)
-    return write.add("Where", bottom, 0.0, raised)
+def _reached(write: NodeWriter, value: str, column: int, quantiles: np.ndarray) -> tuple[str, str]:
+    """Which quantiles a column is at or above, and which it is at or below, bool [rows, quantiles].
+
+    Where quantiles are equal the share jumps, and what steps before make of a number may be off by a last digit.
+    """
+    if (np.diff(quantiles) > 0).all():
+        return write.add("GreaterOrEqual", value, quantiles[None]), write.add("LessOrEqual", value, quantiles[None])
+    columns = np.full(len(quantiles), column)
+    above = passed_thresholds(write, columns, "BRANCH_GT", quantiles)
+    known = write.add("Equal", value, value)  # no NaN
+    return passed_thresholds(write, columns, "BRANCH_GTE", quantiles), write.add("And", write.add("Not", above), known)
 
 
 def _clipped(write: NodeWriter, value: str) -> str:
