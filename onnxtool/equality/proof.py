@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -27,7 +28,7 @@ from onnxtool.equality.search.counterexample import (
 from onnxtool.equality.search.difference import search
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.graph_trials import reach_conditions, unreached_parts
-from onnxtool.equality.trials.observe import Observed, observe
+from onnxtool.equality.trials.observe import Observed, both_sides, observe
 from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec, distinct_dims
@@ -132,13 +133,11 @@ class Proof:
         """
         specs = [replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in self.reference.inputs]
         seed = (self.search or Search()).seed
-        feeds = self.prepare(random_feeds(specs, seed, domains=self.facts.domains))
-        try:
-            outputs = self.reference.run(feeds)
-        except OnnxToolError:
-            return
         label = "sizes at which exact arithmetic tells them apart"
-        self.observe().trials.insert(0, Trial(label, TrialKind.SIZE, feeds, outputs))
+        for drawn in both_sides(specs, random_feeds(specs, seed, domains=self.facts.domains)):
+            feeds = self.prepare(drawn)
+            with suppress(OnnxToolError):
+                self.observe().trials.insert(0, Trial(label, TrialKind.SIZE, feeds, self.reference.run(feeds)))
 
     def judge(
         self,

@@ -23,6 +23,8 @@ FOUND = (
     "words behind the 1500th",
     "a large number that is written out",
     "positions scaled beyond",
+    "a long sound behind a switch",
+    "padding beside a NonZero",
 )
 PART = [
     *[pair for pair in pairs() if pair.name.removeprefix("fresh: ").startswith((*MISSED, *FOUND))],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -31,10 +31,17 @@ from onnxtool.equality.certificate.sizes import (
     turning_sizes,
     usual_sizes,
 )
-from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, exact
+from onnxtool.equality.certificate.values import (
+    DataShapeError,
+    Item,
+    NotCoveredError,
+    Value,
+    exact,
+)
 from onnxtool.equality.input_defaults import shared_defaults, without_defaults
 from onnxtool.errors import first_line
 from onnxtool.model.cut_model import captured_names
+from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.model.shapes import light_copy
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, RoundedConstant
 
@@ -289,6 +296,9 @@ def certify(
     except (NotCoveredError, *_EXHAUSTED, *_FAULTS) as error:
         return done(reason=f"not decided: {_cause(error)}")
     if len(pair.points) < 2:
+        decide = partial(certify, examples=examples, names=names, seconds=seconds)
+        if isinstance(failed, DataShapeError) and (found := _difference_before(failed, a, b, decide)):
+            return done(**found)
         return done(reason=f"not decided: {failed or 'too few sizes'}")
     found = {
         "points": tuple(pair.points),
@@ -307,6 +317,55 @@ def certify(
     else:
         return done(verdict="certified", **found)
     return done(reason=f"the same real function, but {told}", **found)
+
+
+def _difference_before(
+    failed: DataShapeError,
+    a: onnx.ModelProto,
+    b: onnx.ModelProto,
+    decide: Callable[[onnx.ModelProto, onnx.ModelProto], CertificateReport],
+) -> dict[str, object]:
+    """What a report says where models differ without an operator whose shape the data decides.
+
+    What it reads are outputs then. Nothing is said where the two do not read as much.
+    """
+    parts = [_before(model, failed.operator) for model in (a, b)]
+    counts = [len(part.graph.output) for part in parts]
+    if not counts[0] == counts[1] > 0:
+        return {}
+    found = decide(*parts)
+    if found.same_function or not found.unlike:
+        return {}
+    told = f"{found.reason}, before {failed}"
+    return {"reason": told, "first": found.first, "change": only_change(a, b), "unlike": found.unlike}
+
+
+def _before(model: onnx.ModelProto, operator: str) -> onnx.ModelProto:
+    """A model without an operator and what follows; its outputs are those that stay, and what the operator read.
+
+    Of an operator inside of a node the whole node is left out.
+    """
+    behind: set[str] = set()
+    kept, read = [], dict[str, None]()
+    for node in model.graph.node:
+        is_cut = any(n.op_type == operator for n in all_nodes([node]))
+        if is_cut and not captured_names(node) & behind:
+            read.update(dict.fromkeys(sorted(captured_names(node))))
+        if is_cut or captured_names(node) & behind:
+            behind |= set(node.output)
+        else:
+            kept.append(node)
+    made = {name for node in kept if node.op_type != "Constant" for name in node.output}
+    stay = [o for o in model.graph.output if o.name not in behind]
+    further = [n for n in read if n in made and n not in {o.name for o in stay}]
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    for held in (part.graph.node, part.graph.output):
+        del held[:]
+    part.graph.node.extend(kept)
+    part.graph.output.extend(stay)
+    part.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in further)
+    return part
 
 
 def _cause(error: Exception) -> str:
@@ -333,14 +392,14 @@ def _told(sizes: Sizes) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
-def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
+def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> NotCoveredError | None:
     """Compare at usual sizes, then at those at which something else happens; what kept it from some of them.
 
     Raises:
         _DifferentError: the models differ.
         NotCoveredError: a model cannot be evaluated at a size at which something else happens.
     """
-    began, failed = time.thread_time(), ""
+    began, failed = time.thread_time(), None
     deadline, enough = began + seconds, began + (1 - _KEPT) * seconds
     used = pair.used
     for sizes in usual_sizes(pair.a, pair.examples, deadline):
@@ -351,7 +410,7 @@ def _evaluated(pair: _Pair, most: int, seconds: float, patience: float) -> str:
         except _OneSidedError:
             raise
         except NotCoveredError as error:
-            failed = failed or str(error)
+            failed = failed or error
         else:
             used.append(sizes)
     if not used:

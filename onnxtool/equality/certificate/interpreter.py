@@ -20,6 +20,7 @@ from onnxtool.equality.certificate.values import (
     WRAPS,
     Array,
     Attributes,
+    DataShapeError,
     Item,
     NotCoveredError,
     TooManyStepsError,
@@ -624,7 +625,7 @@ class Interpreter:
         except Exception as error:
             raise NotCoveredError(f"operator {domain + '.' if domain else ''}{kind}") from error
         if [s.data.shape for s in shapes] != [s.data.shape for s in others]:
-            raise NotCoveredError(f"{kind}, whose shape the data decides")
+            raise DataShapeError(kind)
         return [(s.data.shape, s.data.dtype) for s in shapes]
 
     def _inferred(
@@ -647,7 +648,7 @@ class Interpreter:
             return None
         tensors = [found[name].tensor_type for name in node.output if name in found]
         if any(not d.HasField("dim_value") for t in tensors if t.HasField("shape") for d in t.shape.dim):
-            raise NotCoveredError(f"{kind}, whose shape the data decides")
+            raise DataShapeError(kind)
         if len(tensors) < count or not all(t.HasField("shape") and t.elem_type for t in tensors):
             return None
         return [

@@ -29,6 +29,7 @@ _TELLS = {"Reshape": (0,), "Expand": (0,), "Squeeze": (0,), "Unsqueeze": (0,), "
 _SHORT = 16  # numbers of a tensor that are followed each
 _TURNS, _GROWTH = 8, 2  # decisions of one dim that are sought, and from one size to the next
 _NEAR = 2_000  # decisions at smaller sizes are sought however long it takes
+_MASKS = 41  # sizes at which it is looked at how masks are made: more elements than of a shape
 _HALVING = 1 / 2  # of the time: for decisions far apart
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
 Sizes = Mapping[str, int]
@@ -190,11 +191,15 @@ def turning_sizes(
     for part in (needed, itertools.chain(_tried_sizes(named, usual), far, pairs)):
         for name, sizes in part:
             if time.thread_time() > deadline and (looks.turned or not looks.decides):
+                looks.left_out.append(sizes)
                 break
             looks.in_time(0)
             if looks.at(name, sizes) is None and looks.unlike is not None:
                 return [], [], looks.unlike, looks.count
         looks.turned = True
+    if looks.left_out and _masks_made(a, a, usual) != _masks_made(b, a, usual):
+        told = ", ".join(f"{name} = {size}" for name, size in looks.left_out[0].items())
+        raise NotCoveredError(f"what both make of sizes alone, in other ways, was not looked at from {told} on")
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
     few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
@@ -203,6 +208,40 @@ def turning_sizes(
     if len(looks.unshared) > _MOST:  # they compute with sizes in other ways, which differ at each
         return decided, [*steps, *looks.unshared[:_MOST], *beyond], None, looks.count
     return [*decided, *looks.unshared], [*steps, *beyond], None, looks.count
+
+
+def _masks_made(model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes) -> set[tuple[object, ...]]:
+    """How a model makes large tensors of sizes alone, as masks and positions: each operator and what it was given.
+
+    Operators that only move what they are given, or repeat it, do not count.
+    """
+    found: set[tuple[object, ...]] = set()
+    known = {t.name: _token(numpy_helper.to_array(t)) for t in model.graph.initializer if np.prod(t.dims) <= _SHORT}
+
+    def keep(node: onnx.NodeProto, name: str, value: Item) -> None:
+        array = (value.data if value.exact else value.number) if isinstance(value, Value) else None
+        if array is None or array.dtype.kind not in "biuf":
+            return
+        known[name] = _token(array)
+        given = [known.get(n, b"") for n in node.input]
+        if array.size > _SHORT and node.op_type != "Constant" and known[name] not in given:
+            held = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
+            found.add((node.op_type, *held, *given))
+
+    run = Interpreter(model, Shapes(), see=keep)
+    names = [i.name for i in free_inputs(model)]
+    for sizes in ({name: _MASKS + place for place, name in enumerate(usual)}, usual):
+        found.clear()
+        with suppress(NotCoveredError):
+            run.run(dict(zip(names, drawn_inputs(like, sizes, run.field).values(), strict=True)))
+            break
+    return found
+
+
+def _token(array: np.ndarray) -> bytes:
+    """Tells numbers apart, however they are repeated or folded."""
+    one = _unrepeated(array).reshape(-1)
+    return one.astype(np.float64).tobytes() if array.dtype.kind in "biuf" else b""
 
 
 class _Looks:
@@ -215,6 +254,7 @@ class _Looks:
         decides: some truth value hung on sizes.
         named: whole numbers that the graphs name.
         count: of the sizes looked at.
+        left_out: sizes that were not looked at: the first without time, and those of too large masks.
         turned: all small sizes, of one dim and of two, at which something else is decided were sought.
     """
 
@@ -227,6 +267,7 @@ class _Looks:
         self.decides, self.count = False, 0
         self._halving_ends, self._latest = halving_ends, latest
         self.turned = False
+        self.left_out: list[Sizes] = []
         self._last: tuple[Sizes, list[_Sizes]] | None = None
         self._seen: set[tuple[object, ...]] = set()
         self._before: dict[str, tuple[int, list[np.ndarray]]] = {}
@@ -249,6 +290,8 @@ class _Looks:
         unknown = told[0].outputs is None or told[1] is _TOO_LONG
         if unknown or (empty and told[1].outputs is None):  # Reshape to -1 of nothing
             self._before.pop(name, None)
+            if self.runs[0].too_large(sizes):
+                self.left_out.append(sizes)
             return None
         if told[0].outputs != told[1].outputs:
             self.unlike = sizes

@@ -28,6 +28,18 @@ class NotCoveredError(Exception):
     """The interpreter cannot evaluate the graph; the message says which operator and why."""
 
 
+class DataShapeError(NotCoveredError):
+    """An operator gives as many elements as the data says.
+
+    Attributes:
+        operator: which.
+    """
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(f"{operator}, whose shape the data decides")
+        self.operator = operator
+
+
 class TooManyStepsError(NotCoveredError):
     """A loop that is longer than what is followed; it says nothing of the model."""
 

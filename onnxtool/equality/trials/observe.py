@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
-from onnxtool.equality.trials.trial import Budget, Trial, count_elements
+from onnxtool.equality.trials.trial import Budget, Trial, count_elements, is_kind
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
@@ -173,9 +173,19 @@ def _candidates(
     while streams:
         for stream in list(streams):
             try:
-                yield next(stream)
+                label, kind, made = next(stream)
             except StopIteration:
                 streams.remove(stream)
+            else:
+                yield from ((label, kind, feeds) for feeds in both_sides(specs, made))
+
+
+def both_sides(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Feeds]:
+    """Inputs as they are, and with single truth values the other way: both sides of a switch are tried."""
+    yield feeds
+    own = [s.name for s in specs if is_kind(s, "b") and np.size(feeds[s.name]) == 1]
+    if own:
+        yield {**feeds, **{name: np.logical_not(feeds[name]) for name in own}}
 
 
 def _many_rows(specs: Sequence[TensorSpec], feeds: Feeds, pace: _Pace) -> Feeds:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
+from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.runtime import cpu
 
 _PAGE = 2 << 20
@@ -54,7 +55,6 @@ def _large(line: str) -> tuple[int, int]:
     return start, max(0, end - start)
 
 
-_MOST = 2 << 30
 _WORTHWHILE = 16_000_000  # bytes to give back
 
 
@@ -62,12 +62,13 @@ _WORTHWHILE = 16_000_000  # bytes to give back
 def bounded_memory() -> tuple[tuple[str, str], ...]:
     """Settings of sessions that share one pool of memory: a run that needs more than it has fails.
 
-    It has 2 GiB, or a quarter of the machine's memory where that is less; weights are not counted.
+    It has half of what a call into native code may take, which would end the process, or a quarter of the machine's
+    memory where that is less; weights are not counted.
     """
     machine = cpu.physical_memory()
-    most = _MOST if machine is None else min(_MOST, machine // 4)
+    most = min(DEFAULT.max_memory_bytes // 2, (machine or math.inf) // 4)
     place = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-    exactly = {"max_mem": most, "arena_extend_strategy": 1}  # 1: not more than is asked for
+    exactly = {"max_mem": int(most), "arena_extend_strategy": 1}  # 1: not more than is asked for
     ort.create_and_register_allocator(place, ort.OrtArenaCfg(exactly))
     return ("session.use_env_allocators", "1"), ("session.use_device_allocator_for_initializers", "1")
 

@@ -298,6 +298,39 @@ def test_a_mask_too_large_for_memory_is_no_difference_of_shapes() -> None:
         assert found.verdict == "certified", found.reason
 
 
+def test_masks_made_in_other_ways_are_not_certified_where_they_are_too_large_to_look_at() -> None:
+    def masked(comparison: str, window: int) -> onnx.ModelProto:
+        return model(
+            f"""l = Shape<start = 0, end = 1>(x) n = Squeeze(l) zero = Constant<value_int = 0>()
+            step = Constant<value_int = 1>() r = Range(zero, n, step)
+            last = Constant<value_ints = [1]>() first = Constant<value_ints = [0]>()
+            q = Unsqueeze(r, last) k = Unsqueeze(r, first) d = Sub(q, k) w = Constant<value_int = {window}>()
+            m = {comparison}(d, w) f = Cast<to = 1>(m) y = MatMul(f, x)""",
+            {},
+        )
+
+    a = masked("Less", 4096)
+    assert certify(a, masked("Less", 4096)).verdict == "certified"
+    other = certify(a, masked("LessOrEqual", 4096))  # one place more, from 4,097 rows on
+    assert other.verdict == "not tested"
+    assert "was not looked at from n = 4" in other.reason
+    assert certify(masked("Less", 31), masked("LessOrEqual", 30)).verdict == "certified"
+    assert certify(masked("Less", 31), masked("LessOrEqual", 31)).verdict != "certified"
+
+
+def test_what_is_before_an_operator_whose_shape_the_data_decides_is_decided() -> None:
+    x, detector = "float[b, 1, n] x", "c = Conv<kernel_shape = [3], strides = [4], pads = [1, {}]>(x, k) y = NonZero(c)"
+    weights = {"k": f32(2, 1, 3)}
+    a = model(detector.format(1), weights, x, "int64 y")
+    other = certify(a, model(detector.format(2), weights, x, "int64 y"))
+    assert "not shown to be the same real function" in other.reason
+    assert "before NonZero, whose shape the data decides" in other.reason
+    assert other.unlike
+    assert other.change.startswith("attribute 'pads' of Conv")
+    alike = certify(a, model("h = Identity(x) " + detector.format(1).replace("(x", "(h"), weights, x, "int64 y"))
+    assert alike.reason == "not decided: NonZero, whose shape the data decides"
+
+
 def test_what_is_undefined_at_zero_is_not_certified() -> None:
     a, b = (model(text, {}) for text in ("y = Identity(x)", "d = Div(x, x) y = Mul(x, d)"))
     found = certify(a, b)

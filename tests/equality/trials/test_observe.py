@@ -115,6 +115,22 @@ def test_sizes_and_values_are_tried_in_turns() -> None:
     assert {t.feeds["x"].shape for t in observed("b", "n")} >= {(9, 3), (2, 300), (1, 1)}
 
 
+def test_both_sides_of_a_switch_are_tried_with_each_value() -> None:
+    class Switched(Sum):
+        def __init__(self) -> None:
+            super().__init__("b", 3)
+            self.inputs = [TensorSpec("x", FLOAT, ("b", 3)), TensorSpec("flag", np.dtype(bool), (1,))]
+
+    runner = Switched()
+    runs = [{"x": np.ones((rows, 3), np.float32), "flag": np.array([True])} for rows in (2, 5)]
+    found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal")).trials[:8]
+    assert len(found) == 8
+    for one, other in zip(found[::2], found[1::2], strict=True):
+        assert one.label == other.label
+        np.testing.assert_array_equal(one.feeds["x"], other.feeds["x"])
+        assert one.feeds["flag"] != other.feeds["flag"]
+
+
 def test_sizes_or_values_are_left_out_where_they_are_not_asked_for() -> None:
     assert {t.kind for t in observed("b", "n", values=False)} == {"size"}
     of_values = observed("b", "n", sizes=False)
