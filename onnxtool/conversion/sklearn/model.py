@@ -16,7 +16,7 @@ from onnxtool.conversion.boosting.category_columns import category_columns, prep
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
-from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
+from onnxtool.conversion.sklearn.schema import BATCH, fitted_names, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
@@ -239,7 +239,8 @@ class SklearnModel(SourceModel):
             one_text_each = given[0].ndim == 1  # for a vectorizer, to which the empty text is a text
             return given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))
         values = [v.reshape(len(v)) for v in given]
-        if not hasattr(self.estimator, "feature_names_in_"):
+        names = list(fitted_names(self.estimator))
+        if not names:
             return np.column_stack([v.astype(object) for v in values])
         try:
             import pandas
@@ -249,7 +250,7 @@ class SklearnModel(SourceModel):
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
         # Columns that the model drops must be there all the same.
-        frame = pandas.DataFrame({name: columns.get(str(name), 0) for name in self.estimator.feature_names_in_})
+        frame = pandas.DataFrame({name: columns.get(str(name), 0) for name in names})
         for name, known in self.categories.items():
             places = pandas.Index(known).get_indexer(frame[name])
             frame[name] = pandas.Categorical.from_codes(places, known)
@@ -338,7 +339,7 @@ def _labels_of(model: Estimator) -> Compute:
 
 def _feature_names(estimator: Estimator) -> tuple[str, ...]:
     """The training data's column names; () where a library made them up for data without names."""
-    names = tuple(str(n) for n in getattr(estimator, "feature_names_in_", ()))
+    names = tuple(str(n) for n in fitted_names(estimator))
     return () if all(_MADE_UP.fullmatch(name) for name in names) else names
 
 

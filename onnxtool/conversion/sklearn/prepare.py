@@ -63,7 +63,10 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = plain(estimator)
-    changes = (_text_imputer, _number_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
+    changes = (
+        *(_text_imputer, _number_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins),
+        _idle_members,
+    )
     if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -81,6 +84,8 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
             step.token_pattern = plain_pattern(step.token_pattern)
         if _sparse_bins(step):
             step.encode = "onehot-dense"  # the same numbers
+        if name := _idle_members(step):
+            setattr(step, name, _working_members(step, name))
         if _listed_weights(step):
             step.weights = np.asarray(step.weights, dtype=np.float64)  # skl2onnx 1.20 asks a list for its sum()
     return estimator, notes
@@ -329,6 +334,18 @@ def _number_imputer(step: Estimator) -> bool:
 
 def _sparse_bins(step: Estimator) -> bool:
     return type(step).__name__ == "KBinsDiscretizer" and step.encode == "onehot"
+
+
+def _idle_members(step: Estimator) -> str:
+    """The attribute with members that do nothing: steps of a pipeline, parts of a union; "" where there are none."""
+    names = (n for n in ("steps", "transformer_list") if hasattr(step, n))
+    return next((n for n in names if len(_working_members(step, n)) < len(getattr(step, n))), "")
+
+
+def _working_members(step: Estimator, name: str) -> list[tuple[str, Any]]:
+    """Members without those that do nothing; what passes a union is one of its parts."""
+    idle = ("passthrough", None) if name == "steps" else ("drop",)
+    return [(n, member) for n, member in getattr(step, name) if hasattr(member, "fit") or member not in idle]
 
 
 def _unicode_pattern(step: Estimator) -> bool:

@@ -98,6 +98,11 @@ def first_step(model: Estimator) -> Any:
     return parts[0] if parts and all(type(part).__name__ in _TEXT for part in parts) else head
 
 
+def fitted_names(model: Estimator) -> Iterable[Any]:
+    """The names of the columns of the frame that a model was fitted on; none of a matrix."""
+    return getattr(model, "feature_names_in_", getattr(first_step(model), "feature_names_in_", ()))
+
+
 def _steps(model: Estimator) -> Iterator[Any]:
     """What a pipeline (in a search, in another pipeline) does, in its order, without what lets all pass."""
     best = getattr(model, "best_estimator_", None)
@@ -148,7 +153,7 @@ def column_heads(model: Estimator) -> list[Any]:
     head = first_step(model)
     if type(head).__name__ == "ColumnTransformer":
         return [head]
-    names = list(getattr(model, "feature_names_in_", ()))
+    names = list(fitted_names(model))
     inner = [s for s in steps_of(head) if type(s).__name__ == "ColumnTransformer" and hasattr(s, "transformers_")]
     return [s for s in inner if names and list(getattr(s, "feature_names_in_", ())) == names]
 
@@ -240,7 +245,8 @@ def sentences(vectorizer: Estimator) -> tuple[str, ...]:
     texts = [" ".join(generator.choice(words, size=int(generator.integers(1, 9)))) for _ in range(60)]
     # Words that are known as neighbours, with something between them: which of it counts as a word decides.
     neighbours = [w.split(" ") for w in known if " " in w]
-    between = (" I ", " 7 ", " zzyzx ", ", ", "-", "  ", "\n")
+    stopped = sorted(getattr(vectorizer, "get_stop_words", frozenset)() or ())[:1]
+    between = (" I ", " 7 ", " zzyzx ", ", ", "-", "  ", "\n", *(f" {word} " for word in stopped))
     if getattr(vectorizer, "analyzer", "") in ("char", "char_wb"):
         texts += [f"{gap}{words[0].strip()}{gap}{words[-4].strip()}{gap}" for gap in _WHITE]
     chosen = neighbours[:: max(1, len(neighbours) // len(between))][: len(between)]

@@ -19,7 +19,7 @@ from onnxtool.conversion.patches import replaced
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMULAS = ("PowerTransformer", "QuantileTransformer")
+FORMULAS = ("PowerTransformer", "QuantileTransformer", "FunctionTransformer")
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 # Steps that a file computes with the very numbers of their source, though not of each column by itself.
 _SAME = (
@@ -27,6 +27,9 @@ _SAME = (
     *("MissingIndicator", "FunctionTransformer", "SimpleImputer", "SplineTransformer", *SCALERS),
     *("CountVectorizer", "TfidfTransformer", "TfidfVectorizer"),
 )
+# Functions that rise everywhere; others of NumPy's are computed by the very operations that it has, or round otherwise.
+_RISING = (np.exp, np.expm1, np.exp2, np.cbrt, np.arctan, np.arcsinh, np.tanh, np.radians, np.degrees)
+_SAME_FUNCTIONS = (np.abs, np.negative, np.sign, np.floor, np.ceil, np.rint, np.square, np.sqrt, np.reciprocal)
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
 
@@ -185,8 +188,10 @@ class SourceColumns:
                 return self._changed(name, made.step, before, places)
         if not made.width:
             return None
-        kind, damped = type(made.step).__name__, getattr(made.step, "sublinear_tf", False)
-        if kind in _SAME and not damped and (before is None or before.is_exact):
+        kind, other = type(made.step).__name__, getattr(made.step, "sublinear_tf", False)
+        function = getattr(made.step, "func", None)
+        other = other or (isinstance(function, np.ufunc) and function not in _SAME_FUNCTIONS)
+        if kind in _SAME and not other and (before is None or before.is_exact):
             return _fresh(name, made.width, raw=False)
         summed = before is not None and bool(before.summed.any())
         summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")
@@ -265,6 +270,8 @@ def _places(step: Any) -> NDArray[np.int64] | None:
         return None if step.add_indicator else np.flatnonzero(~np.isnan(step.statistics_))
     if kind == "KBinsDiscretizer":
         return np.arange(step.n_features_in_) if step.encode == "ordinal" else None
+    if kind == "FunctionTransformer" and step.func not in _RISING:
+        return None
     if kind in (*FORMULAS, "Binarizer"):
         return np.arange(step.n_features_in_)
     return np.flatnonzero(step.get_support()) if hasattr(step, "get_support") else None

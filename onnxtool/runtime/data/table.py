@@ -218,16 +218,21 @@ def _convert(cells: Cells, dtype: np.dtype | str, refuse: Refusal, decimal: str)
         return _narrow(cells, dtype, refuse)
     if decimal == "." and dtype.kind not in "iub" and not any("_" in cell for cell in cells):
         with suppress(ValueError):  # the usual case, in a tenth of the time
-            return _narrow(np.array([float(cell) for cell in cells], np.float64), dtype, refuse)
+            numbers = np.array([float(cell) for cell in cells], np.float64)
+            if not np.isinf(numbers).any():
+                return _narrow(numbers, dtype, refuse)
     values = []
     for position, cell in enumerate(cells):
         try:
-            values.append(_number(cell, decimal))
+            number = _number(cell, decimal)
+            values.append(number if number is None or dtype.kind in "iub" else float(number))
+        except OverflowError:
+            raise refuse(position, f"{_shown(cell)} does not fit") from None
         except ValueError:
             hint = " (for a decimal comma: --decimal ,)" if decimal == "." and _COMMA.fullmatch(cell) else ""
             raise refuse(position, f"{_shown(cell)} is not a number{hint}") from None
     if dtype.kind not in "iub":
-        return _narrow(np.array([np.nan if v is None else _float(v) for v in values], np.float64), dtype, refuse)
+        return _narrow(np.array([np.nan if v is None else v for v in values], np.float64), dtype, refuse)
     whole = np.empty(len(values), object)
     for position, value in enumerate(values):
         if value is None:
@@ -242,7 +247,12 @@ _COMMA = re.compile(r"\s*[-+]?[\d.]*,\d+\s*")
 
 
 def _number(cell: Any, decimal: str) -> int | float | None:
-    """The number that a cell holds; None where it is missing."""
+    """The number that a cell holds; None where it is missing.
+
+    Raises:
+        ValueError: it holds none.
+        OverflowError: one beyond all floats.
+    """
     if isinstance(cell, (bool, np.bool_)):
         return int(cell)
     if isinstance(cell, (int, float, np.integer, np.floating)):
@@ -269,21 +279,22 @@ def _number(cell: Any, decimal: str) -> int | float | None:
     try:
         return int(word)
     except ValueError:
-        return float(word)
-
-
-def _float(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:  # of an integer beyond all floats, which the text of a float makes infinite
-        return math.inf if number > 0 else -math.inf
+        number = float(word)
+    if math.isinf(number) and any(letter.isdigit() for letter in word):
+        raise OverflowError
+    return number
 
 
 def _narrow(array: np.ndarray, dtype: np.dtype, refuse: Refusal) -> np.ndarray:
-    """Numbers in another type; integers and booleans only where they are the same numbers."""
+    """Numbers in another type; none becomes infinite, and integers and booleans stay the same numbers."""
     if dtype.kind not in "iub":
         with np.errstate(over="ignore"):
-            return array.astype(dtype)
+            cast = array.astype(dtype)
+        beyond = np.isinf(cast) & np.isfinite(array)
+        if beyond.any():
+            position = int(np.argmax(beyond))
+            raise refuse(position, f"{array[position]} does not fit")
+        return cast
     if array.dtype == dtype:
         return array
     if dtype.kind == "b":

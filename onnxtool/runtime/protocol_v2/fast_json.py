@@ -12,14 +12,22 @@ def loads(text: bytes) -> Any:
     """What a JSON text holds; also what only the standard library takes, such as whole numbers beyond 64 bits.
 
     Raises:
-        ValueError: not JSON, which has neither NaN nor infinities; or a number that would become infinite.
+        ValueError: not JSON, which has neither NaN nor infinities; or a number that would become infinite, or one of
+            two surrogates alone.
         RecursionError: nested too deeply.
     """
     with suppress(ImportError, ValueError):
         import orjson
 
         return orjson.loads(text)
-    return json.loads(text, parse_float=_finite, parse_constant=_refuse)
+    found = json.loads(text, parse_float=_finite, parse_constant=_refuse)
+    if b"\\u" in text:
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])[1:-1]
+            raise ValueError(f"{half} is half of a character: it needs the other surrogate beside it") from error
+    return found
 
 
 def _finite(text: str) -> float:

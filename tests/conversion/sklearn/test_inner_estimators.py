@@ -32,7 +32,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -103,6 +103,15 @@ def hold_equal(model: Any, rows: Any, folder: Path) -> None:
 )
 def test_members_take_columns_by_name(model: Any, target: np.ndarray, tmp_path: Path) -> None:
     hold_equal(model.fit(TABLE, target), TABLE, tmp_path)
+
+
+def test_members_that_do_nothing_are_left_out(tmp_path: Path) -> None:
+    idle = [("same", "passthrough"), ("nothing", None)]
+    union = FeatureUnion([("all", "passthrough"), ("none", "drop"), ("scaled", StandardScaler())])
+    inner = Pipeline([idle[0], ("wide", union), idle[1]])
+    head = make_column_transformer((Pipeline(idle), ["size"]), (inner, ["count", "spare"]))
+    model = Pipeline([*idle, ("head", head), ("model", DecisionTreeRegressor(max_depth=3))]).fit(NUMBERS, VALUE)
+    hold_equal(model, NUMBERS, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])

@@ -203,6 +203,7 @@ def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) ->
         b"a,b,c\n1,2\n": "line 2 has 2 cells",
         b"a,b,c\n1,2,3\n\n1,2,x\n": "line 4, column 'c'",
         b"a,b,c\n1,2,1_0\n": "'1_0' is not a number",
+        b"a,b,c\n1,2,-1e400\n": "'-1e400' is too large",
         b"\xff": "UTF-8",
     }
     for broken, reason in told.items():
@@ -225,6 +226,7 @@ def test_columns_and_classes_are_known_by_their_names(tiny: Path, tmp_path: Path
         for body, headers in (
             (b"a,b,c\n1,2,3\n", csv),
             (b"c,d,a,b\n3,9,1,2\n", csv),
+            (b'\xef\xbb\xbfa;"d, e, f, g";c;b\r\n1;9;3;2\r\n', csv),
             (b'{"c": [3], "a": [1], "b": [2]}', {}),
             (b'[{"c": 3, "a": 1, "b": 2}]', {}),
             (b"[[1, 2, 3]]", {}),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.node_writer import STRING, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import BOOL, STRING, NodeWriter
 from onnxtool.errors import UnsupportedError
 
 # What Python's \s takes for white space; the \s of the runtime's patterns (RE2) is ASCII, without the vertical tab.
@@ -63,6 +64,17 @@ def word_counts(write: NodeWriter, texts: str) -> str:
     words = tokens(write, texts, _SPACES.replace("[", "[^", 1) + "+")
     there = write.cast(is_token(write, words), 1)
     return write.add("ReduceSum", there, np.array([1]), keepdims=1)
+
+
+def without(write: NodeWriter, cut: str, words: Collection[str]) -> str:
+    """[rows, most tokens]: tokens without some words; what follows them moves up, and `PAD` stands behind the rest."""
+    keys = [word.encode() for word in sorted(words)]
+    left_out = write.looked_up(cut, keys_strings=keys, values_int64s=[1] * len(keys), default_int64=0)
+    kept = write.add("Where", write.cast(left_out, BOOL), np.array([PAD]), cut)
+    width = write.add("Slice", write.add("Shape", cut), np.array([1]), np.array([2]))
+    # Of equal numbers the first in the row is the first: what is kept stays in its order.
+    _, places = write.add_several(2, "TopK", left_out, width, axis=1, largest=0, sorted=1)
+    return write.add("GatherElements", kept, places, axis=1)
 
 
 def is_token(write: NodeWriter, cut: str) -> str:

@@ -1,4 +1,4 @@
-"""Vectorizers of characters.
+"""Vectorizers of characters, and of words without stop words.
 
 Source: scikit-learn, `sklearn.feature_extraction.text._VectorizerMixin`.
 """
@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, STRING, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 from onnxtool.conversion.sklearn.converters.text_tokens import (
     characters,
     needs_opset,
     padded_words,
     texts_of,
+    without,
     word_counts,
 )
 
@@ -28,6 +29,7 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     vectorizer = write.step
     if vectorizer.analyzer not in ("char", "char_wb"):
         original()
+        _leave_out_stop_words(write)
         return
     needs_opset(write)
     texts = texts_of(write)
@@ -44,6 +46,15 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     if vectorizer.binary:
         counts = write.cast(write.add("Less", np.zeros(1, np.float32), counts), FLOAT)
     write.give(counts)
+
+
+def _leave_out_stop_words(write: NodeWriter) -> None:
+    """Sequences of words, as skl2onnx wrote them, skip stop words: what stands around one are neighbours."""
+    vectorizer = write.step
+    stopped = frozenset(vectorizer.get_stop_words() or ())
+    if stopped and (vectorizer.ngram_range[1] > 1 or stopped & vectorizer.vocabulary_.keys()):
+        counted = next(node for node in reversed(write.container.nodes) if node.op_type == "TfIdfVectorizer")
+        counted.input[0] = without(write, write.cast(counted.input[0], STRING), stopped)
 
 
 def _counted(vectorizer: Estimator, gram: str) -> bool:
@@ -79,6 +90,7 @@ def _pool(grams: Mapping[str, int], width: int) -> dict[str, Any]:
 
 PATCH = converter_patch(
     "1.21",
-    'skl2onnx 1.20 has vectorizers of characters wrong (analyzer="char") or refuses them ("char_wb")',
+    'skl2onnx 1.20 has vectorizers of characters wrong (analyzer="char") or refuses them ("char_wb"), and counts '
+    "sequences of words with the stop words in them",
     extension("sklearn.feature_extraction.text:CountVectorizer", _convert),
 )

@@ -9,9 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.converters.node_writer import BOOL, FLOAT, INT64, NodeWriter, Operand
+from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, INT64, NodeWriter, Operand
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
-from onnxtool.conversion.sklearn.converters.text_tokens import characters, is_token, needs_opset, texts_of, tokens
+from onnxtool.conversion.sklearn.converters.text_tokens import (
+    characters,
+    is_token,
+    needs_opset,
+    texts_of,
+    tokens,
+    without,
+)
 from onnxtool.conversion.sklearn.prepare import plain_pattern
 from onnxtool.errors import UnsupportedError
 
@@ -25,12 +32,9 @@ def _convert(write: NodeWriter) -> None:
     texts = texts_of(write)
     words = vectorizer.analyzer == "word"
     cut = tokens(write, texts, plain_pattern(vectorizer.token_pattern)) if words else characters(write, texts)
+    if words and (stopped := vectorizer.get_stop_words()):
+        cut = without(write, cut, stopped)
     there = is_token(write, cut)
-    stopped = vectorizer.get_stop_words() if words else None
-    if stopped:
-        keys = [word.encode() for word in sorted(stopped)]
-        stops = write.looked_up(cut, keys_strings=keys, values_int64s=[0] * len(keys), default_int64=1)
-        there = write.add("And", there, write.cast(stops, BOOL))
     least, most = vectorizer.ngram_range
     columns, signs = [], []
     for count in range(least, most + 1):
@@ -51,11 +55,8 @@ def _convert(write: NodeWriter) -> None:
 
 
 def _refuse(vectorizer: Estimator) -> None:
-    several = tuple(vectorizer.ngram_range) != (1, 1)
     if vectorizer.analyzer not in ("word", "char"):
         raise UnsupportedError(f"HashingVectorizer: analyzer={vectorizer.analyzer!r} has no ONNX form here.")
-    if vectorizer.analyzer == "word" and vectorizer.stop_words is not None and several:
-        raise UnsupportedError("HashingVectorizer: sequences of words without stop words have no ONNX form here.")
     if vectorizer.n_features > MOST_FEATURES:
         raise UnsupportedError(
             f"HashingVectorizer: its ONNX form has all of its {vectorizer.n_features:,} columns in every row. Fit the "

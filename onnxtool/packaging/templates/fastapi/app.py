@@ -214,9 +214,11 @@ async def infer(request: Request) -> Response:
 
 # [table]
 def from_table(body: bytes) -> Arrays:
-    """A CSV table: a first row of names, then a row for each sample."""
+    """A table of cells between commas, semicolons, tabs or bars: a row of names, then a row for each sample."""
     try:
-        reader = csv.reader(io.StringIO(body.decode("utf-8-sig")))
+        text = body.decode("utf-8-sig")
+        head = "".join(text.partition("\n")[0].split('"')[::2])  # without quoted cells
+        reader = csv.reader(io.StringIO(text), delimiter=max(",;\t|", key=head.count))
         names, rows = next(filter(None, reader), []), [(reader.line_num, row) for row in reader if row]
     except (ValueError, csv.Error) as error:
         raise InputError(f"not a CSV table in UTF-8 ({str(error)[:100]})") from None
@@ -242,9 +244,12 @@ def number(cell: str, kind: Any, line: int, column: str) -> Any:
     if isinstance(kind, str):
         return cell
     try:
-        return (int if kind.kind in "iu" else float)(cell.replace("_", "no digit"))
+        value = (int if kind.kind in "iu" else float)(cell.replace("_", "no digit"))
     except ValueError:
         raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is not a number") from None
+    if value in (float("inf"), -float("inf")) and any(c.isdigit() for c in cell):
+        raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is too large")
+    return value
 
 
 # [/table]

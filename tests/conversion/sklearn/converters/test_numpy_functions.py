@@ -14,8 +14,12 @@ from onnxtool.runtime.runner import OnnxRunner
 
 pytest.importorskip("skl2onnx")
 
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from tests.conversion.sklearn.converted_model import run_converted
 
 ROWS = np.random.default_rng(0).uniform(0.01, 3, (100, 3)).astype(np.float32)
 
@@ -47,3 +51,19 @@ def test_a_function_has_the_digits_of_doubles_at_any_size(function: Any, tmp_pat
 def test_another_is_named(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=options["func"].__name__):
         convert(FunctionTransformer(**options).fit(ROWS), tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("function", [np.expm1, np.arcsinh, np.log1p], ids=lambda f: f.__name__)
+def test_trees_behind_a_function_decide_on_their_own_rows_as_there(function: Any, tmp_path: Path) -> None:
+    x, y = load_diabetes(return_X_y=True)
+    model = make_pipeline(FunctionTransformer(function), HistGradientBoostingRegressor(max_iter=20)).fit(7 * x, y)
+    (found,) = run_converted(model, tmp_path, 7 * x)
+    np.testing.assert_allclose(found.ravel(), model.predict(7 * x), rtol=1e-6)
+
+
+def test_thresholds_behind_a_rising_function_are_those_of_the_column_itself(tmp_path: Path) -> None:
+    x, y = load_diabetes(return_X_y=True)
+    model = make_pipeline(FunctionTransformer(np.expm1), HistGradientBoostingRegressor(max_iter=20)).fit(7 * x, y)
+    rows = np.vstack([np.nextafter(7 * x, side) for side in (-np.inf, np.inf)])
+    (found,) = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(found.ravel(), model.predict(rows), rtol=1e-6)

@@ -32,13 +32,16 @@ TEXTS = ["the cat sat on the mat and the dog", "a dog ate a cat", "I love a dog 
         make_pipeline(CountVectorizer(), TfidfTransformer(sublinear_tf=True)),
         TfidfVectorizer(token_pattern=r"(?u)\b\w+\b"),
         TfidfVectorizer(),
+        TfidfVectorizer(stop_words=["the", "on"], ngram_range=(1, 3)),
+        CountVectorizer(stop_words="english", ngram_range=(2, 2)),
+        CountVectorizer(stop_words=["the"], vocabulary=["dog", "the"]),
     ],
 )
 def test_features_are_scikit_learns(steps: Any, tmp_path: Path) -> None:
     steps.fit(TEXTS)
     assert convert(steps, tmp_path / "out.onnx", effort="quick").ok
     runner = OnnxRunner.open(tmp_path / "out.onnx")
-    texts = np.array([["dog dog dog cat"], ["a a a x"], [""], ["the the the the the"]], dtype=object)
+    texts = np.array([["dog dog dog cat"], ["a a a x"], [""], ["the the sat the on the mat dog the"]], dtype=object)
     found = next(iter(runner.run({runner.inputs[0].name: texts.reshape(runner_shape(runner))}).values()))
     np.testing.assert_allclose(found, steps.transform(texts[:, 0]).toarray(), rtol=1e-5, atol=1e-6)
 
