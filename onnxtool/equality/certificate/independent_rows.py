@@ -211,11 +211,11 @@ class _Rows:
             nonlocal count
             if time.monotonic() > self._until:
                 raise NotCoveredError("the time is over")
-            data = _data(value)
-            count += data.size
-            if count > _MOST_ELEMENTS:
-                raise NotCoveredError(f"its tensors have more than {_MOST_ELEMENTS} elements")
-            seen.append((f"{node.op_type} {node.name or name!r}", data))
+            for data in map(_data, value if isinstance(value, list) else [value]):
+                count += data.size
+                if count > _MOST_ELEMENTS:
+                    raise NotCoveredError(f"its tensors have more than {_MOST_ELEMENTS} elements")
+                seen.append((f"{node.op_type} {node.name or name!r}", data))
 
         outputs = Interpreter(model or self._model, self._point, see=see).run(feeds)
         return seen, {name: _data(value) for name, value in outputs.items()}

@@ -405,7 +405,7 @@ class Interpreter:
 
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
         """One operator's outputs; attributes that say the default are as good as left out."""
-        values = [v for v in inputs if isinstance(v, Value)]
+        values = [v for i in inputs for v in (i if isinstance(i, list) else [i]) if isinstance(v, Value)]
         usual = _defaults(kind, domain, self.version)
         attributes = {k: v for k, v in attributes.items() if k not in usual or usual[k] != v}
         if kind == "Size":
@@ -419,7 +419,8 @@ class Interpreter:
                 moved = self._move(kind, inputs, attributes, count)
                 if moved is not None:
                     return moved
-            small = floats and len(values) == len(inputs) and all(small_number(v) is not None for v in values)
+            single = all(isinstance(v, Value) for v in inputs)
+            small = floats and single and all(small_number(v) is not None for v in values)
             keeps = small and kind == "Cast" and helper.tensor_dtype_to_np_dtype(attributes["to"]) == inputs[0].dtype
             if small and kind in _ROUNDS and not keeps:
                 return self.by_reference(kind, [exact(small_number(v)) for v in values], attributes, count, domain)

@@ -814,7 +814,7 @@ def _dequantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     kind = a["_kind"]
     if kind in ("SequenceConstruct", "SequenceEmpty"):
-        return [list(i)]
+        return list(i)
     items = list(i[0])
     if kind == "SequenceLength":
         return exact(np.int64(len(items)))
@@ -828,7 +828,23 @@ def _sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         del items[at if place is not None else -1]
     else:
         items.insert(at, i[1])
-    return [items]
+    return items
+
+
+@operator("SplitToSequence")
+def _split_to_sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    whole, given = (*i, None)[:2]
+    axis, keeps = a.get("axis", 0), a.get("keepdims", 1)
+    size = whole.data.shape[axis]
+    parts = np.array(1) if given is None else m.numbers(given, "the sizes of SplitToSequence")
+    ends = [*range(int(parts), size, int(parts)), size] if parts.ndim == 0 else np.cumsum(parts)
+    if parts.min(initial=1) < 1 or [*ends][-1:] != [size]:
+        raise NotCoveredError("SplitToSequence into other sizes than there are")
+    pairs = zip([0, *ends], ends, strict=False)
+    found = [m.apply("Slice", [whole, *(exact(np.array([n])) for n in (*pair, axis))], {}) for pair in pairs]
+    if given is None and not keeps:
+        found = [m.apply("Reshape", [v, exact(np.array(np.squeeze(v.data, axis).shape))], {}) for v in found]
+    return found
 
 
 @operator("Dropout")

@@ -549,6 +549,54 @@ def test_outputs_of_the_same_numbers_may_be_something_else(a: str, b: str, y: st
     assert not certify(first, second).ok and not certify(second, first).ok
 
 
+THREE = "p = Exp(x) q = Sin(x) s = SequenceConstruct(x, p, q) "
+
+
+@pytest.mark.parametrize(
+    ("nodes", "same", "other"),
+    [
+        (THREE + "y = SequenceAt(s, two)", "y = Sin(x)", "y = Exp(x)"),
+        (THREE + "y = SequenceAt(s, last)", "y = Sin(x)", "y = Exp(x)"),
+        (THREE + "t = SequenceErase(s, one) y = SequenceAt(t, one)", "y = Sin(x)", "y = Exp(x)"),
+        (THREE + "t = SequenceErase(s) y = SequenceAt(t, last)", "y = Exp(x)", "y = Sin(x)"),
+        (THREE + "z = Abs(x) t = SequenceInsert(s, z, one) y = SequenceAt(t, two)", "y = Exp(x)", "y = Sin(x)"),
+        (THREE + "z = Abs(x) t = SequenceInsert(s, z) y = SequenceAt(t, last)", "y = Abs(x)", "y = Sin(x)"),
+        (
+            THREE + "y = ConcatFromSequence<axis = 1>(s)",
+            "p = Exp(x) q = Sin(x) y = Concat<axis = 1>(x, p, q)",
+            "p = Exp(x) q = Sin(x) y = Concat<axis = 1>(x, q, p)",
+        ),
+        (
+            "s = SplitToSequence<axis = 1>(x, three) y = SequenceAt(s, last)",
+            "a, y = Split<axis = 1>(x, lengths)",
+            "z = Exp(x) a, y = Split<axis = 1>(z, lengths)",
+        ),
+        (
+            "s = SplitToSequence<axis = 1>(x, lengths) y = SequenceAt(s, zero)",
+            "y, a = Split<axis = 1>(x, lengths)",
+            "a = Identity(x) z = Neg(a) y, b = Split<axis = 1>(z, lengths)",
+        ),
+        (
+            "s = SplitToSequence<axis = 1, keepdims = 0>(x) y = SequenceAt(s, two)",
+            "y = Gather<axis = 1>(x, two)",
+            "y = Gather<axis = 1>(x, one)",
+        ),
+        (
+            "s = SplitToSequence<axis = 1>(x) n = SequenceLength(s) y = Gather<axis = 1>(x, two)",
+            "y = Gather<axis = 1>(x, two)",
+            "y = Gather<axis = 1>(x, one)",
+        ),
+    ],
+)
+def test_elements_of_sequences_are_told_apart(nodes: str, same: str, other: str) -> None:
+    numbers = {n: np.array(v) for n, v in {"zero": 0, "one": 1, "two": 2, "three": 3, "last": -1}.items()}
+    weights = {**numbers, "lengths": np.array([3, 1])}
+    a, b, c = (model(text, weights, "float[n, 4] x", "float y") for text in (nodes, same, other))
+    assert certify(a, b).ok and certify(b, a).ok
+    found = certify(a, c)
+    assert not found.ok and "not decided" not in found.reason
+
+
 def test_a_single_point_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second evaluation found no memory: two functions agree at one point by chance more easily than at two."""
     hold = _Pair.hold

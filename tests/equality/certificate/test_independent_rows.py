@@ -20,6 +20,8 @@ def model(body: str, head: str = HEAD) -> onnx.ModelProto:
 AXES = "a = Constant<value_ints = [0]>() "
 DEPENDENT = {
     "the same for all": "<float[1,6] w = {1, 2, 3, 4, 5, 6}> { s = Sub(x, x) y = Identity(w) }",  # no row is its own
+    "the first of parts": "<int64 one = {1}, int64 zero = {0}> { s = SplitToSequence<axis = 0>(x, one) "
+    "a = SequenceAt(s, zero) y = Add(x, a) }",
     "turned as a whole": "{ h = Exp(x) y = Transpose<perm = [1, 0]>(h) }",  # rows are not along the first axis
     "sum": "{ " + AXES + "s = ReduceSum(x, a) y = Add(x, s) }",
     # Zero for every usual value: no trial on random numbers shows it.
@@ -69,6 +71,8 @@ INDEPENDENT = {
     "relu": "{ y = Relu(x) }",
     "linear": "<float[6,2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}> { h = MatMul(x, w) y = Tanh(h) }",
     "softmax": "{ y = Softmax<axis = 1>(x) }",
+    "parts": "<int64 three = {3}, int64 one = {1}, int64 zero = {0}> { s = SplitToSequence<axis = 1>(x, three) "
+    "a = SequenceAt(s, zero) b = SequenceAt(s, one) y = Mul(a, b) }",
     "mean": "{ b = Constant<value_ints = [1]>() s = ReduceMean(x, b) y = Sub(x, s) }",
     "cut": "<int64[1] b = {1}, int64[1] e = {4}> { y = Slice(x, b, e, b) }",
     "reshaped": "<int64[3] s = {-1, 2, 3}, int64[2] t = {-1, 6}> "
