@@ -417,8 +417,10 @@ def _meet(m: Interpreter, left: tuple[Value, Array], right: tuple[Value, Array])
         m.meet(right[1], max(right[1].ndim - 2, 0))
 
 
-def _beside(z: Array, x: Array, axis: int) -> Array:
-    """A zero point or scale for each channel of an axis, with the rank of what it belongs to."""
+def _beside(z: Array, x: Array, axis: int, block: int = 0) -> Array:
+    """A zero point or scale of each channel of an axis, or of a block of them, with the rank of what it belongs to."""
+    if block:
+        return np.repeat(z, block, axis).take(range(x.shape[axis]), axis)
     if z.ndim != 1 or z.size == 1:
         return z.reshape(()) if z.size == 1 else z
     shape = [1] * x.ndim
@@ -778,15 +780,10 @@ def _quantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         if zero is not None
         else np.dtype(helper.tensor_dtype_to_np_dtype(a["output_dtype"]) if a.get("output_dtype") else np.uint8)
     )
-    axis = a.get("axis", 1)
-    steps = f.div(x, _beside(scale, x, axis))
-    rounded = f.hash(
-        "round and saturate",
-        steps,
-        np.array(0) if zero is None else _beside(m.elements(zero), x, axis),
-        attributes=dtype.name,
-    )
-    return m.symbol(rounded, dtype)
+    axis, block = a.get("axis", 1), a.get("block_size", 0)
+    steps = f.div(x, _beside(scale, x, axis, block))
+    middle = np.array(0) if zero is None else _beside(m.elements(zero), x, axis, block)
+    return m.symbol(f.hash("round and saturate", steps, middle, attributes=dtype.name), dtype)
 
 
 @operator("DequantizeLinear")
@@ -795,11 +792,9 @@ def _dequantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         raise NotCoveredError(f"DequantizeLinear of {i[0].dtype} by {i[1].dtype}")
     f, x, scale, axis = m.field, m.elements(i[0]), m.elements(i[1]), a.get("axis", 1)
     zero = m.elements(i[2]) if len(i) > 2 and i[2] is not None else None
-    if a.get("block_size", 0):
-        scale = np.repeat(scale, a["block_size"], axis).take(range(x.shape[axis]), axis)
-        zero = None if zero is None else np.repeat(zero, a["block_size"], axis).take(range(x.shape[axis]), axis)
-    x = x if zero is None else f.sub(x, _beside(zero, x, axis))
-    return m.symbol(f.mul(x, _beside(scale, x, axis)), i[1].dtype)
+    block = a.get("block_size", 0)
+    x = x if zero is None else f.sub(x, _beside(zero, x, axis, block))
+    return m.symbol(f.mul(x, _beside(scale, x, axis, block)), i[1].dtype)
 
 
 @operator(
