@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _MAX_HEADER_BYTES = 64 << 10
+_TOO_LARGE = "the headers are larger than 64 KB."
 _PROBE_SECONDS = 0.25
 
 
@@ -33,7 +34,7 @@ class Connection(HttpToolsProtocol):
             del self.unfinished[oldest]
             oldest.transport.abort()
         self._running: RequestResponseCycle | None = None  # `cycle` is the last one that was read
-        self._header_bytes = 0
+        self._header_bytes = self._line_bytes = 0
         self._in_headers = True
         self._look: asyncio.TimerHandle | None = None  # at how much of an answer its client has read
         self._resumed, self._state = 0, (0, 0)
@@ -63,22 +64,28 @@ class Connection(HttpToolsProtocol):
                 self._deadline = self.loop.call_later(self.header_seconds, self._too_slow)
         super().data_received(data)
         if self._in_headers and self._header_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
-            self._refuse(431, "the headers are larger than 64 KB.")
+            self._refuse(431, _TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """What follows is the body, which has limits of its own."""
-        self._in_headers, self._header_bytes = False, 0
+        self._in_headers, self._header_bytes, self._line_bytes = False, 0, 0
         self._end_deadline()
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A line of the headers; one of a trailer, behind the body, is none: the request is answered without it."""
         if self._in_headers:
+            self._line_bytes += len(name) + len(value)
+            if self._line_bytes > _MAX_HEADER_BYTES:  # of lines that arrive at once, with what follows them
+                raise ValueError(_TOO_LARGE)
             super().on_header(name, value)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is told as all else is."""
-        self._refuse(400, msg.rstrip(".").lower())
+        """What is no HTTP, or not read to its end, is told as all else is."""
+        if self._line_bytes > _MAX_HEADER_BYTES:
+            self._refuse(431, _TOO_LARGE)
+        else:
+            self._refuse(400, msg.rstrip(".").lower())
 
     def on_message_complete(self) -> None:
         """What follows are the headers of the next request."""
