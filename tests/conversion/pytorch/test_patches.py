@@ -21,6 +21,7 @@ from onnxtool.conversion.pytorch.patches import (
     floor_division,
     fourier,
     growing_tables,
+    open_bounds,
     padded_encoder,
     projected_lstm,
     removed_inputs,
@@ -111,6 +112,10 @@ def solves_triangles(x: torch.Tensor) -> torch.Tensor:
 
 def rounds_down(x: torch.Tensor) -> torch.Tensor:
     return x * 0 + (x.shape[0] - 7) // 2
+
+
+def masked_and_bounded(x: torch.Tensor) -> torch.Tensor:
+    return x.masked_fill(x < 0, -torch.inf).clamp(max=0.5)
 
 
 def agrees(
@@ -346,6 +351,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
             padded_encoder.CAUSAL,
             lambda folder: agrees(MasksWhatFollows(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),
         ),
+        (open_bounds.PATCH, lambda folder: agrees(Computes(masked_and_bounded), X, folder, "dynamo")),
         (removed_inputs.PATCH, forgets_a_removed_input),
         (traced_operators.ATTENTION, attends_when_traced),
         (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),
