@@ -406,8 +406,11 @@ def _limited(name: str) -> Writer:
         high = named.get("max", named.get("max_val", high))
         if any(isinstance(limit, TracedTensor) for limit in (low, high)):
             raise UnknownOperatorError("with limits that are tensors")
-        x = w.cast(x)
-        return w.add("Clip", x, None if low is None else w.number(low), None if high is None else w.number(high))
+        bounds = {operator: w.number(bound) for operator, bound in (("Max", low), ("Min", high)) if bound is not None}
+        if len(bounds) == 2:
+            return w.add("Clip", w.cast(x), *bounds.values())
+        ((operator, bound),) = bounds.items()  # Clip of one bound makes the largest number of infinity
+        return w.add(operator, w.cast(x), bound)
 
     return write
 
