@@ -26,7 +26,7 @@ from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import chosen_columns, exact_columns, inner_estimators
 from onnxtool.conversion.sklearn.prepare import CLUSTERS, chosen_options, convertible, plain, refuse_hopeless
 from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
-from onnxtool.conversion.sklearn.source_columns import FORMULAS
+from onnxtool.conversion.sklearn.source_columns import rounds_otherwise
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -70,7 +70,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     model.notes.extend(category_notes(last_step(model.estimator), encoded=bool(model.categories)))
     clean_up(proto, model)
     model.untested = left_out(proto)
-    if model.untested or any(type(s).__name__ in FORMULAS for s in steps_of(model.estimator)):
+    if model.untested or any(map(rounds_otherwise, steps_of(model.estimator))):
         # Next to thresholds, the last digits of formulas may fall where they should rise; sums add in another order.
         model.limits = (*model.limits, "thresholds")
     return io.from_proto(proto)

@@ -64,7 +64,12 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
     """
     estimator = plain(estimator)
     changes = (
-        *(_text_imputer, _number_imputer, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins),
+        _text_imputer,
+        _number_imputer,
+        _listed_weights,
+        _unicode_pattern,
+        _missing_category,
+        _sparse_bins,
         _idle_members,
     )
     if not any(change(step) for step in steps_of(estimator) for change in changes):

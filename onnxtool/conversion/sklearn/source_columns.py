@@ -19,7 +19,7 @@ from onnxtool.conversion.patches import replaced
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMULAS = ("PowerTransformer", "QuantileTransformer", "FunctionTransformer")
+_FORMULAS = ("PowerTransformer", "QuantileTransformer")
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 # Steps that a file computes with the very numbers of their source, though not of each column by itself.
 _SAME = (
@@ -188,10 +188,8 @@ class SourceColumns:
                 return self._changed(name, made.step, before, places)
         if not made.width:
             return None
-        kind, other = type(made.step).__name__, getattr(made.step, "sublinear_tf", False)
-        function = getattr(made.step, "func", None)
-        other = other or (isinstance(function, np.ufunc) and function not in _SAME_FUNCTIONS)
-        if kind in _SAME and not other and (before is None or before.is_exact):
+        other = getattr(made.step, "sublinear_tf", False) or rounds_otherwise(made.step)
+        if type(made.step).__name__ in _SAME and not other and (before is None or before.is_exact):
             return _fresh(name, made.width, raw=False)
         summed = before is not None and bool(before.summed.any())
         summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")
@@ -214,7 +212,7 @@ class SourceColumns:
             noisy = relative + absolute > 0
             absolute = np.where(noisy, absolute * np.abs(one - zero) + (relative + 2) * np.abs(zero), 0)
             relative = np.where(noisy, relative + 4, 0)
-        elif kind in FORMULAS:
+        elif rounds_otherwise(step):
             relative = absolute = np.full(len(places), _FORMULA_ERROR)
             scaler = getattr(step, "_scaler", None) if kind == "PowerTransformer" and step.standardize else None
             if scaler is not None:
@@ -234,6 +232,13 @@ class SourceColumns:
                 return given
             return given[:, list(made.places)] if made.step is None else _transformed(made.step, given)
         return np.zeros((len(next(iter(inputs.values()))), made.width))
+
+
+def rounds_otherwise(step: Any) -> bool:
+    """Whether a file computes a step by another formula than its source does, so that last digits differ."""
+    kind, function = type(step).__name__, getattr(step, "func", None)
+    other = isinstance(function, np.ufunc) and function not in _SAME_FUNCTIONS
+    return kind in _FORMULAS or (kind == "FunctionTransformer" and other)
 
 
 # Of the graph that skl2onnx is making, where it is watched.
@@ -270,8 +275,6 @@ def _places(step: Any) -> NDArray[np.int64] | None:
         return None if step.add_indicator else np.flatnonzero(~np.isnan(step.statistics_))
     if kind == "KBinsDiscretizer":
         return np.arange(step.n_features_in_) if step.encode == "ordinal" else None
-    if kind == "FunctionTransformer" and step.func not in _RISING:
-        return None
-    if kind in (*FORMULAS, "Binarizer"):
+    if kind in (*_FORMULAS, "Binarizer") or (kind == "FunctionTransformer" and step.func in _RISING):
         return np.arange(step.n_features_in_)
     return np.flatnonzero(step.get_support()) if hasattr(step, "get_support") else None

@@ -31,13 +31,7 @@ from onnxtool.equality.certificate.sizes import (
     turning_sizes,
     usual_sizes,
 )
-from onnxtool.equality.certificate.values import (
-    DataShapeError,
-    Item,
-    NotCoveredError,
-    Value,
-    exact,
-)
+from onnxtool.equality.certificate.values import DataShapeError, Item, NotCoveredError, Value, exact
 from onnxtool.equality.input_defaults import shared_defaults, without_defaults
 from onnxtool.errors import first_line
 from onnxtool.model.cut_model import captured_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -832,11 +833,10 @@ def _split_to_sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     axis, keeps = a.get("axis", 0), a.get("keepdims", 1)
     size = whole.data.shape[axis]
     parts = np.array(1) if given is None else m.numbers(given, "the sizes of SplitToSequence")
-    ends = [*range(int(parts), size, int(parts)), size] if parts.ndim == 0 else np.cumsum(parts)
-    if parts.min(initial=1) < 1 or [*ends][-1:] != [size]:
+    ends = [*range(0, size, int(parts)), size] if parts.ndim == 0 else [0, *np.cumsum(parts)]
+    if parts.min(initial=1) < 1 or ends[-1] != size:
         raise NotCoveredError("SplitToSequence into other sizes than there are")
-    pairs = zip([0, *ends], ends, strict=False)
-    found = [m.apply("Slice", [whole, *(exact(np.array([n])) for n in (*pair, axis))], {}) for pair in pairs]
+    found = [m.apply("Slice", [whole, *(exact(np.array([n])) for n in (*pair, axis))], {}) for pair in pairwise(ends)]
     if given is None and not keeps:
         found = [m.apply("Reshape", [v, exact(np.array(np.squeeze(v.data, axis).shape))], {}) for v in found]
     return found

@@ -165,7 +165,7 @@ def _candidates(
         )
     other_values = value_changes(specs, roomy, facts, generator) if values else iter(())
     streams: list[Iterator[tuple[str, TrialKind, Feeds]]] = [
-        _sized(specs, other_sizes, dims, facts, seed, pace, budget),
+        _sized(specs, other_sizes, facts, seed, pace, budget),
         other_values,
     ]
     if values and sizes and (dims.lengths or dims.batches):
@@ -207,13 +207,11 @@ def _many_rows(specs: Sequence[TensorSpec], feeds: Feeds, pace: _Pace) -> Feeds:
 def _sized(
     specs: Sequence[TensorSpec],
     wanted: Iterator[Sizes],
-    dims: DynamicDims,
     facts: GraphHints,
     seed: int,
     pace: _Pace,
     budget: Budget,
 ) -> Iterator[tuple[str, TrialKind, Feeds]]:
-    del dims
     for index, sizes in enumerate(wanted):
         feeds = _of_size(specs, sizes, facts, seed + 100 + index)
         if feeds is None or count_elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):

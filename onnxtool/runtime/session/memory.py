@@ -65,10 +65,10 @@ def bounded_memory() -> tuple[tuple[str, str], ...]:
     It has half of what a call into native code may take, which would end the process, or a quarter of the machine's
     memory where that is less; weights are not counted.
     """
-    machine = cpu.physical_memory()
-    most = min(DEFAULT.max_memory_bytes // 2, (machine or math.inf) // 4)
+    machine, most = cpu.physical_memory(), DEFAULT.max_memory_bytes // 2
+    most = most if machine is None else min(most, machine // 4)
     place = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-    exactly = {"max_mem": int(most), "arena_extend_strategy": 1}  # 1: not more than is asked for
+    exactly = {"max_mem": most, "arena_extend_strategy": 1}  # 1: not more than is asked for
     ort.create_and_register_allocator(place, ort.OrtArenaCfg(exactly))
     return ("session.use_env_allocators", "1"), ("session.use_device_allocator_for_initializers", "1")
 

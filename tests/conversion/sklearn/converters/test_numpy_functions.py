@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from onnxtool.conversion.convert import convert
+from onnxtool.conversion.sklearn.source_columns import rounds_otherwise
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 
 pytest.importorskip("skl2onnx")
 
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
@@ -67,3 +69,18 @@ def test_thresholds_behind_a_rising_function_are_those_of_the_column_itself(tmp_
     rows = np.vstack([np.nextafter(7 * x, side) for side in (-np.inf, np.inf)])
     (found,) = run_converted(model, tmp_path, rows)
     np.testing.assert_allclose(found.ravel(), model.predict(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("step", "otherwise"),
+    [
+        (FunctionTransformer(np.log1p), True),
+        (FunctionTransformer(np.expm1), True),
+        (FunctionTransformer(np.sqrt), False),
+        (FunctionTransformer(), False),
+        (TransformedTargetRegressor(func=np.log1p, inverse_func=np.expm1), False),  # that is behind all thresholds
+    ],
+    ids=str,
+)
+def test_only_steps_that_round_otherwise_take_thresholds_out_of_the_proof(step: Any, otherwise: bool) -> None:
+    assert rounds_otherwise(step) is otherwise
