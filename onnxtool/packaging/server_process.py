@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import socket
 import subprocess
@@ -47,22 +48,34 @@ class ServerProcess:
         url: of the server.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path, port: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        port: int,
+        ready: str = "/v2/health/ready",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         """Start it and wait until it is ready.
 
         Args:
-            command: what to start.
+            command: what to start; programs beside it are found by their names.
             folder: where to start it.
             port: on which it will listen on localhost.
+            ready: the path that answers 200 then.
+            variables: of its environment, beside those that are there.
 
         Raises:
             InputError: it ends.
             ResourceError: it is not ready in two minutes.
         """
         self.url = f"http://127.0.0.1:{port}"
+        self._ready = ready
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
+        environment = clean_environment()
+        environment["PATH"] = os.pathsep.join([str(Path(command[0]).parent), environment.get("PATH", "")])
         self._process = subprocess.Popen(
-            command, cwd=folder, env=clean_environment(), stdout=self._log, stderr=subprocess.STDOUT
+            command, cwd=folder, env={**environment, **(variables or {})}, stdout=self._log, stderr=subprocess.STDOUT
         )
         # A Runner that nobody closes, as `compare` has it, must not leave its server behind.
         atexit.register(end_process, self._process)
@@ -79,7 +92,7 @@ class ServerProcess:
                 raise InputError(f"the package does not start: {self._last_line()}")
             client = V2Client(self.url, token="", seconds=5)
             try:
-                if client.request("GET", "/v2/health/ready")[0] == 200:
+                if client.request("GET", self._ready)[0] == 200:
                     return
             except InputError:
                 pass
@@ -134,12 +147,49 @@ class ServerRunner(RemoteRunner):
         self._server.close()
 
 
-def interpreter(folder: Path, fresh: bool) -> tuple[str, str]:
+class ScoringRunner:
+    """A Runner on a server of another project's, which takes {"inputs": {name: lists}} and is started for it."""
+
+    def __init__(self, server: ServerProcess, path: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]):
+        """Take a server that is ready.
+
+        Args:
+            server: ended by `close`.
+            path: that answers.
+            inputs, outputs: of the model.
+        """
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self._server, self._path = server, path
+        self._client = V2Client(server.url, token="", seconds=_PATIENCE)
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One request.
+
+        Raises:
+            InputError: no answer, or another status than 200.
+        """
+        body = json.dumps({"inputs": {name: array.tolist() for name, array in feeds.items()}}).encode()
+        status, _, answer = self._client.request("POST", self._path, body, {"Content-Type": "application/json"})
+        if status != 200:
+            raise InputError(f"the package's server answers {status}: {answer[:300].decode('utf-8', 'replace')}")
+        document = json.loads(answer)
+        values = document.get("outputs", document.get("predictions"))
+        kinds = {s.name: object if isinstance(s.dtype, str) else s.dtype for s in self.outputs}
+        return {name: np.array(values[name], kind) for name, kind in kinds.items()}
+
+    def close(self) -> None:
+        """End the server."""
+        self._client.close()
+        self._server.close()
+
+
+def interpreter(folder: Path, fresh: bool, server: Sequence[str] = ()) -> tuple[str, str]:
     """The Python that a package is started with, and in words which.
 
     Args:
         folder: with a requirements.txt.
         fresh: make a virtual environment beside the folder and install its requirements there.
+        server: what its server needs beside them.
 
     Raises:
         ResourceError: they cannot be installed.
@@ -149,7 +199,7 @@ def interpreter(folder: Path, fresh: bool) -> tuple[str, str]:
     place = folder.parent / f"{folder.name}-venv"
     for command in (
         [sys.executable, "-m", "venv", str(place)],
-        [str(_python(place)), "-m", "pip", "install", "-q", "-r", str(folder / "requirements.txt")],
+        [str(_python(place)), "-m", "pip", "install", "-q", "-r", str(folder / "requirements.txt"), *server],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean_environment())
         if done.returncode:

@@ -17,25 +17,29 @@ from onnx import TensorProto, helper
 from onnxtool.conversion.boosting.operator_trace import boosted
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import logistic_of
-from onnxtool.conversion.sklearn.patches.exact_columns import scaler_steps
+from onnxtool.conversion.sklearn.schema import fitted_names
+from onnxtool.conversion.sklearn.traced_columns import transformed
 from onnxtool.conversion.sklearn.traced_trees import (
     TableTraceWriter,
     TracedColumn,
     TracedTable,
     TracedTree,
+    chosen_labels,
     classified,
+    decided_label,
     most_likely,
     to_float32,
     widened,
 )
 from onnxtool.errors import UnsupportedError
 from onnxtool.model import io
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import TensorSpec, row_width
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_OPSET, _ML_OPSET = 18, 3
+_OPSET, _ML_OPSET = 19, 3
+_TYPES = ("float32", "float64", "int64", "int32", "bool", "string")
 
 
 def operator_trace(
@@ -51,29 +55,38 @@ def operator_trace(
     Raises:
         UnsupportedError: a step without a form here.
     """
-    if columns or len(inputs) != 1:
-        raise UnsupportedError("columns by name have no exact form here")
-    (spec,) = inputs
-    width = (spec.shape or ())[-1] if len(spec.shape or ()) == 2 else None
-    if not isinstance(spec.dtype, np.dtype) or spec.dtype.kind != "f" or not isinstance(width, int):
-        raise UnsupportedError(f"an input of {spec.dtype} {spec.shape} has no exact form here")
-    write = TableTraceWriter({spec.name: spec.dtype}, {spec.name: width})
-    table = TracedTable(spec.name, tuple(TracedColumn(spec.name, i) for i in range(width)))
-    results = given(write, estimator, table)
+    for spec in inputs:
+        if len(spec.shape or ()) != 2 or row_width(spec) is None or str(spec.dtype) not in _TYPES:
+            raise UnsupportedError(f"an input of {spec.dtype} {spec.shape} has no exact form here")
+    write = TableTraceWriter(inputs)
+    results = given(write, estimator, _table(write, estimator, inputs, columns))
     if len(results) != len(outputs):
         raise UnsupportedError(f"{type(estimator).__name__} gives other outputs than its exact form")
     for name, output in zip(results, outputs, strict=True):
         write.nodes.append(helper.make_node("Identity", [name], [output.name]))
-    fed = [helper.make_tensor_value_info(spec.name, helper.np_dtype_to_tensor_dtype(spec.dtype), ["rows", width])]
+    fed = [helper.make_tensor_value_info(s.name, _type_of(s.dtype), ["rows", row_width(s)]) for s in inputs]
     number = TensorProto.DOUBLE if write.double else TensorProto.FLOAT
-    kinds = [
-        number if o.dtype == np.float32 else TensorProto.STRING if o.dtype == "string" else TensorProto.INT64
-        for o in outputs
-    ]
+    kinds = [number if o.dtype == np.float32 else _type_of(o.dtype) for o in outputs]
     named = [helper.make_tensor_value_info(o.name, kind, None) for o, kind in zip(outputs, kinds, strict=True)]
     graph = helper.make_graph(write.nodes, "trace", fed, named, write.constants)
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     return io.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+
+
+def _type_of(dtype: np.dtype[Any] | str) -> int:
+    return TensorProto.STRING if isinstance(dtype, str) else int(helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def _table(
+    write: TableTraceWriter, estimator: Estimator, inputs: Sequence[TensorSpec], columns: Sequence[str]
+) -> TracedTable:
+    """What the estimator is given: a matrix, or a frame, of which no input is a column that it drops."""
+    if not columns:
+        (spec,) = inputs
+        return write.given(spec.name)
+    own = dict(zip(columns, (write.given(s.name).columns[0] for s in inputs), strict=True))
+    names = [str(n) for n in fitted_names(estimator)] or list(columns)
+    return TracedTable("", tuple(own.get(name, TracedColumn("", 0)) for name in names))
 
 
 def given(write: TableTraceWriter, estimator: Estimator, table: TracedTable) -> list[str]:
@@ -82,79 +95,15 @@ def given(write: TableTraceWriter, estimator: Estimator, table: TracedTable) -> 
     if kind == "Pipeline":
         *before, (_, last) = estimator.steps
         for _, step in before:
-            if step is not None and step != "passthrough":
-                table = transformed(write, step, table)
+            table = transformed(write, step, table)
         return given(write, last, table)
+    if kind in ("GridSearchCV", "RandomizedSearchCV"):
+        return given(write, estimator.best_estimator_, table)
     if package in ("xgboost", "lightgbm"):
         return boosted(write, estimator, table)
     if package == "sklearn" and kind in _PREDICTED:
         return _PREDICTED[kind](write, estimator, table)
-    return [transformed(write, estimator, table).name]
-
-
-def transformed(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
-    """The columns that a transformer makes.
-
-    Raises:
-        UnsupportedError: it has no form here.
-    """
-    kind, package = type(step).__name__, type(step).__module__.partition(".")[0]
-    if kind == "Pipeline":
-        for _, inner in step.steps:
-            if inner is not None and inner != "passthrough":
-                table = transformed(write, inner, table)
-        return table
-    if package != "sklearn" or kind not in _TRANSFORMED:
-        raise UnsupportedError(f"{kind} has no exact form here")
-    return _TRANSFORMED[kind](write, step, table)
-
-
-# Transformers
-
-
-def _scaled(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
-    low, high = None, None
-    if getattr(step, "clip", False):
-        low, high = getattr(step, "feature_range", (-1.0, 1.0))
-    for name, numbers in scaler_steps(step):
-        if name in ("Mul", "Div") and not (numbers > 0).all():
-            raise UnsupportedError(f"{type(step).__name__} by numbers below zero has no exact form here")
-        act = {"Sub": np.subtract, "Add": np.add, "Mul": np.multiply, "Div": np.divide}[name]
-        steps = [lambda x, act=act, n=n: act(x, n) for n in numbers]
-        table = table.after(write.add(name, table.name, numbers), steps)
-    if low is not None and high is not None:
-        name = write.add("Max", write.add("Min", table.name, float(high)), float(low))
-        table = table.after(name, [lambda x: np.clip(x, low, high)] * table.width)
-    return table
-
-
-def _projected(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
-    axes = np.ascontiguousarray(np.asarray(step.components_, np.float64).T)
-    if getattr(step, "whiten", False):
-        raise UnsupportedError("PCA(whiten=True) has no exact form here")
-    name = write.add("MatMul", table.name, axes)
-    if getattr(step, "mean_", None) is not None:
-        name = write.add("Sub", name, np.reshape(step.mean_, (1, -1)) @ axes)  # a number of the source's own code
-    return table.after(name, None, axes.shape[1])
-
-
-def _imputed(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
-    """Gaps are filled with one number for each column; a column then rises but for its gaps."""
-    filling = np.asarray(step.statistics_)
-    gap = step.missing_values
-    if not (isinstance(gap, float) and np.isnan(gap)) or filling.dtype.kind != "f" or np.isnan(filling).any():
-        raise UnsupportedError("SimpleImputer of other gaps, or that drops columns, has no exact form here")
-    if getattr(step, "indicator_", None) is not None:
-        raise UnsupportedError("SimpleImputer(add_indicator=True) has no exact form here")
-    name = write.add("Where", write.add("IsNaN", table.name), filling, table.name)
-    return table.after(name, [lambda x, n=n: np.where(np.isnan(x), n, x) for n in filling])
-
-
-_TRANSFORMED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], TracedTable]] = {
-    **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), _scaled),
-    "SimpleImputer": _imputed,
-    **dict.fromkeys(("PCA", "TruncatedSVD"), _projected),
-}
+    return [write.matrix(transformed(write, estimator, table))]
 
 
 # Trees
@@ -235,7 +184,7 @@ def _histogram_boosting(write: TableTraceWriter, model: Estimator, table: Traced
 def _scores(write: TableTraceWriter, model: Estimator, table: TracedTable) -> tuple[str, int]:
     weights = np.asarray(model.coef_, np.float64)
     weights = weights.reshape(1, -1) if weights.ndim == 1 else weights
-    found = write.add("MatMul", table.name, np.ascontiguousarray(weights.T))
+    found = write.add("MatMul", write.matrix(table), np.ascontiguousarray(weights.T))
     bias = np.asarray(model.intercept_, np.float64).ravel()
     return (write.add("Add", found, bias) if bias.any() else found), len(weights)
 
@@ -247,33 +196,217 @@ def _linear(write: TableTraceWriter, model: Estimator, table: TracedTable) -> li
 def _linear_classifier(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
     scores, count = _scores(write, model, table)
     kind = type(model).__name__
-    pair = write.add("Concat", write.add("Neg", scores), scores, axis=1) if count == 1 else scores
+    pair = _both(write, scores, chances=False) if count == 1 else scores
     label = most_likely(write, pair, model.classes_)
     if not hasattr(model, "predict_proba"):
-        return [label, pair if count == 1 else scores]
-    if kind.startswith("Logistic") and (count == 1 or model.solver != "liblinear"):
-        if getattr(model, "multi_class", "deprecated") not in ("auto", "deprecated"):
-            raise UnsupportedError(f"{kind}(multi_class={model.multi_class!r}) has no exact form here")
-        if count > 1:
-            return [label, write.add("Softmax", pair, axis=1)]
-        chances = logistic_of(write, scores)
-        return [label, write.add("Concat", write.add("Sub", 1.0, chances), chances, axis=1)]
-    raise UnsupportedError(f"the chances of {kind} have no exact form here")
+        return [label, pair]
+    if getattr(model, "multi_class", "deprecated") not in ("auto", "deprecated") or (
+        kind == "SGDClassifier" and model.loss != "log_loss"
+    ):
+        raise UnsupportedError(f"the chances of {kind} have no exact form here")
+    if count == 1:
+        return [label, _both(write, logistic_of(write, scores))]
+    if kind == "SGDClassifier" or getattr(model, "solver", "") == "liblinear":
+        return [label, _shares(write, logistic_of(write, scores), count if kind == "SGDClassifier" else 0)]
+    return [label, write.add("Softmax", pair, axis=1)]
+
+
+def _both(write: TableTraceWriter, second: str, *, chances: bool = True) -> str:
+    """The chances, or else the scores, of two classes from the second's."""
+    first = write.add("Sub", 1.0, second) if chances else write.add("Neg", second)
+    return write.add("Concat", first, second, axis=1)
+
+
+def _shares(write: TableTraceWriter, parts: str, uniform: int = 0) -> str:
+    """What each column has of their sum; where that is zero, zero or one of so many equal parts."""
+    total = write.add("ReduceSum", parts, np.array([1]), keepdims=1)
+    none = write.add("Equal", total, 0.0)
+    found = write.add("Div", parts, write.add("Where", none, 1.0, total))
+    return write.add("Where", none, write.add("Div", 1.0, float(uniform)), found) if uniform else found
+
+
+def _exponential_family(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    link = type(model._base_loss.link).__name__
+    if link not in ("LogLink", "IdentityLink"):
+        raise UnsupportedError(f"{type(model).__name__} with {link} has no exact form here")
+    found = _scores(write, model, table)[0]
+    return [write.add("Exp", found) if link == "LogLink" else found]
 
 
 def _perceptron(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
-    value, kinds = table.name, {"relu": "Relu", "logistic": "Sigmoid", "tanh": "Tanh", "identity": ""}
+    value, kinds = write.matrix(table), {"relu": "Relu", "logistic": "Sigmoid", "tanh": "Tanh", "identity": ""}
     layers = list(zip(model.coefs_, model.intercepts_, strict=True))
     for number, (weights, bias) in enumerate(layers):
         value = write.add("Add", write.add("MatMul", value, np.asarray(weights)), np.asarray(bias))
         if number < len(layers) - 1 and kinds[model.activation]:
             value = write.add(kinds[model.activation], value)
     if not hasattr(model, "classes_"):
+        if model.out_activation_ != "identity":
+            raise UnsupportedError(f"an MLPRegressor with {model.out_activation_} has no exact form here")
         return [value]
-    if model.out_activation_ != "softmax":
-        raise UnsupportedError("an MLPClassifier of one score has no exact form here")
-    chances = write.add("Softmax", value, axis=1)
+    if model.out_activation_ == "softmax":
+        chances = write.add("Softmax", value, axis=1)
+        return [most_likely(write, chances, model.classes_), chances]
+    if np.ndim(model.classes_[0]) or model.n_outputs_ != 1:
+        raise UnsupportedError("an MLPClassifier of several labels has no exact form here")
+    second = logistic_of(write, value)
+    return [decided_label(write, write.add("Greater", second, 0.5), model.classes_), _both(write, second)]
+
+
+# Likelihoods and distances
+
+
+def _gaussian(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    x = write.add("Unsqueeze", write.matrix(table), np.array([1]))
+    apart = write.add("Sub", x, model.theta_[None])
+    parts = write.add("Div", write.add("Mul", apart, apart), model.var_[None])
+    squares = write.add("Mul", write.add("ReduceSum", parts, np.array([2]), keepdims=0), 0.5)
+    begin = -0.5 * np.sum(np.log(2.0 * np.pi * model.var_), 1)
+    joint = write.add("Add", np.log(model.class_prior_), write.add("Sub", begin, squares))
+    total = write.add("ReduceLogSumExp", joint, np.array([1]), keepdims=1)
+    return [most_likely(write, joint, model.classes_), write.add("Exp", write.add("Sub", joint, total))]
+
+
+def _discriminant(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    if not hasattr(model, "rotations_"):
+        raise UnsupportedError("QuadraticDiscriminantAnalysis by its covariance has no exact form here")
+    norms = []
+    for rotation, scaling, mean in zip(model.rotations_, model.scalings_, model.means_, strict=True):
+        turned = write.add("MatMul", write.add("Sub", write.matrix(table), mean), rotation * scaling**-0.5)
+        norms.append(write.add("ReduceSum", write.add("Mul", turned, turned), np.array([1]), keepdims=1))
+    spread = np.asarray([np.sum(np.log(s)) for s in model.scalings_])
+    halves = write.add("Mul", write.add("Concat", *norms, axis=1), 0.5)
+    scores = write.add("Sub", -0.5 * spread + np.log(model.priors_), halves)
+    pair = write.add("Softmax", scores, axis=1)
+    return [most_likely(write, scores, model.classes_), pair]
+
+
+def _clusters(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    x, centres = write.matrix(table), np.asarray(model.cluster_centers_, np.float64)
+    shares = write.add("Add", write.add("MatMul", x, -2 * centres.T), (centres**2).sum(1))
+    label = write.add("ArgMin", shares, axis=1, keepdims=0)
+    squares = write.add("Add", write.add("ReduceSumSquare", x, np.array([1]), keepdims=1), shares)
+    return [chosen_labels(write, np.arange(len(centres)), label), write.add("Sqrt", write.add("Max", squares, 0.0))]
+
+
+def _support_vectors(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    if model.kernel != "rbf" or getattr(model, "_sparse", False):
+        raise UnsupportedError(f"{type(model).__name__}(kernel={model.kernel!r}) has no exact form here")
+    apart = write.add("Sub", write.add("Unsqueeze", write.matrix(table), np.array([1])), model.support_vectors_[None])
+    squares = write.add("ReduceSum", write.add("Mul", apart, apart), np.array([2]), keepdims=0)
+    kernel = write.add("Exp", write.add("Mul", squares, -float(model._gamma)))
+    weights = np.ascontiguousarray(model.dual_coef_.T)
+    return [write.add("Add", write.add("MatMul", kernel, weights), np.asarray(model.intercept_))]
+
+
+# Members
+
+
+def _mean(write: TableTraceWriter, parts: Sequence[str], weights: Any = None) -> str:
+    """The weighted mean of tensors of one shape."""
+    total = parts[0] if weights is None else ""
+    for i, part in enumerate(parts):
+        if weights is not None:
+            part = write.add("Mul", part, float(weights[i]))  # noqa: PLW2901
+        total = part if i == 0 else write.add("Add", total, part)
+    return write.add("Div", total, float(len(parts)) if weights is None else float(np.sum(weights)))
+
+
+def _voting(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    found = [given(write, member, table) for member in model.estimators_]
+    weights = model._weights_not_none
+    if not hasattr(model, "classes_"):
+        return [_mean(write, [single for (single,) in found], weights)]
+    if model.voting != "soft":
+        raise UnsupportedError("VotingClassifier(voting='hard') has no exact form here")
+    chances = _mean(write, [scores for _, scores in found], weights)
     return [most_likely(write, chances, model.classes_), chances]
+
+
+def _bagging(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    members = zip(model.estimators_, model.estimators_features_, strict=True)
+    found = [given(write, member, write.select(table, places)) for member, places in members]
+    if not hasattr(model, "classes_"):
+        return [_mean(write, [single for (single,) in found])]
+    if any(len(m.classes_) != len(model.classes_) or not hasattr(m, "predict_proba") for m in model.estimators_):
+        raise UnsupportedError("BaggingClassifier of members with other classes has no exact form here")
+    chances = _mean(write, [scores for _, scores in found])
+    total = write.add("Mul", chances, float(len(found))) if _are_trees(model.estimators_) else chances
+    return [most_likely(write, total, model.classes_), chances]
+
+
+def _are_trees(members: Sequence[Any]) -> bool:
+    return all(hasattr(m, "tree_") for m in members)
+
+
+def _stacked(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    two, parts = len(getattr(model, "classes_", ())) == 2, []
+    for member, method in zip(model.estimators_, model.stack_method_, strict=True):
+        found = given(write, member, table)
+        if method == "predict" and len(found) > 1:
+            raise UnsupportedError("StackingClassifier of labels has no exact form here")
+        width = len(member.classes_) if len(found) > 1 else 1
+        scores = found[-1]
+        if method != "predict" and two:
+            scores, width = write.add("Gather", scores, np.array([1]), axis=1), 1
+        parts.append(write.computed(scores, width))
+    seen = write.side_by_side([*parts, table] if model.passthrough else parts)
+    label, *rest = given(write, model.final_estimator_, seen)
+    return [chosen_labels(write, model.classes_, label), *rest] if hasattr(model, "classes_") else [label]
+
+
+def _several_targets(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    found = [given(write, member, table) for member in model.estimators_]
+    if any(len(f) > 1 for f in found):
+        raise UnsupportedError(f"{type(model).__name__} has no exact form here")
+    return [write.add("Concat", *(f for (f,) in found), axis=1)]
+
+
+def _transformed_target(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    (found,) = given(write, model.regressor_, table)
+    inverse = getattr(model.transformer_, "inverse_func", None)
+    name = inverse.__name__ if type(inverse) is np.ufunc else ""
+    if name == "expm1":
+        return [write.add("Sub", write.add("Exp", found), 1.0)]
+    if name == "exp":
+        return [write.add("Exp", found)]
+    raise UnsupportedError(f"TransformedTargetRegressor({name}) has no exact form here")
+
+
+def _one_against_rest(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    if len(model.estimators_) < 2 or model.multilabel_:
+        raise UnsupportedError("OneVsRestClassifier of two classes or of several labels has no exact form here")
+    decided, seconds = [], []
+    for member in model.estimators_:
+        if type(member).__name__ != "LogisticRegression":
+            raise UnsupportedError(f"OneVsRestClassifier of {type(member).__name__} has no exact form here")
+        scores, _ = _scores(write, member, table)
+        decided.append(scores)
+        seconds.append(logistic_of(write, scores))
+    label = most_likely(write, write.add("Concat", *decided, axis=1), model.classes_)
+    return [label, _shares(write, write.add("Concat", *seconds, axis=1))]
+
+
+def _calibrated(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    found, count = [], len(model.classes_)
+    for each in model.calibrated_classifiers_:
+        if (
+            each.method != "sigmoid"
+            or len(each.estimator.classes_) != count
+            or hasattr(each.estimator, "predict_proba")
+        ):
+            raise UnsupportedError("CalibratedClassifierCV of such members has no exact form here")
+        scores = given(write, each.estimator, table)[1]
+        chances = []
+        for place, own in enumerate(each.calibrators, start=1 if count == 2 else 0):
+            score = write.add("Gather", scores, np.array([place]), axis=1)
+            line = write.add("Add", write.add("Mul", score, float(own.a_)), float(own.b_))
+            chances.append(logistic_of(write, write.add("Neg", line)))
+        found.append(
+            _both(write, chances[0]) if count == 2 else _shares(write, write.add("Concat", *chances, axis=1), count)
+        )
+    mean = _mean(write, found)
+    return [most_likely(write, mean, model.classes_), mean]
 
 
 _PREDICTED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], list[str]]] = {
@@ -309,9 +442,21 @@ _PREDICTED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], list[str]]]
     **dict.fromkeys(
         (
             *("LogisticRegression", "LogisticRegressionCV", "LinearSVC", "RidgeClassifier", "RidgeClassifierCV"),
-            *("Perceptron", "PassiveAggressiveClassifier", "SGDClassifier"),
+            *("Perceptron", "PassiveAggressiveClassifier", "SGDClassifier", "LinearDiscriminantAnalysis"),
         ),
         _linear_classifier,
     ),
     **dict.fromkeys(("MLPClassifier", "MLPRegressor"), _perceptron),
+    **dict.fromkeys(("PoissonRegressor", "GammaRegressor", "TweedieRegressor"), _exponential_family),
+    "GaussianNB": _gaussian,
+    "QuadraticDiscriminantAnalysis": _discriminant,
+    **dict.fromkeys(("KMeans", "MiniBatchKMeans"), _clusters),
+    **dict.fromkeys(("SVR", "NuSVR"), _support_vectors),
+    **dict.fromkeys(("VotingClassifier", "VotingRegressor"), _voting),
+    **dict.fromkeys(("BaggingClassifier", "BaggingRegressor"), _bagging),
+    **dict.fromkeys(("StackingClassifier", "StackingRegressor"), _stacked),
+    "MultiOutputRegressor": _several_targets,
+    "TransformedTargetRegressor": _transformed_target,
+    "OneVsRestClassifier": _one_against_rest,
+    "CalibratedClassifierCV": _calibrated,
 }

@@ -184,8 +184,11 @@ class SourceColumns:
             if made.kind == "SklearnArrayFeatureExtractor":
                 return before.take(made.places)
             places = None if made.step is None else _places(made.step)
-            if places is not None and self._is_known(name, len(places)):
-                return self._changed(name, made.step, before, places)
+            further = made.width - len(places) if places is not None and _indicates(made.step) else 0
+            if places is not None and further >= 0 and self._is_known(name, len(places) + further):
+                changed = self._changed(name, made.step, before, places)
+                told = _fresh(name, len(places) + further, raw=False).take(range(len(places), len(places) + further))
+                return _joined([changed, told]) if further else changed
         if not made.width:
             return None
         other = getattr(made.step, "sublinear_tf", False) or rounds_otherwise(made.step)
@@ -259,8 +262,15 @@ def _transformed(step: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(step.transform(rows), np.float64)
 
 
+def _indicates(step: Any) -> bool:
+    return type(step).__name__ == "SimpleImputer" and bool(step.add_indicator)
+
+
 def _places(step: Any) -> NDArray[np.int64] | None:
-    """Of each column that a step gives, which one it is a rising function of; None of other steps."""
+    """Of each column that a step gives, which one it is a rising function of; None of other steps.
+
+    Columns of an imputer that tell where gaps were come after these (`_indicates`).
+    """
     kind = type(step).__name__
     if not type(step).__module__.startswith("sklearn."):
         return None
@@ -272,9 +282,9 @@ def _places(step: Any) -> NDArray[np.int64] | None:
         gap = step.missing_values
         if np.asarray(step.statistics_).dtype.kind != "f" or not isinstance(gap, float) or gap == gap:
             return None
-        return None if step.add_indicator else np.flatnonzero(~np.isnan(step.statistics_))
+        return np.flatnonzero(~np.isnan(step.statistics_))
     if kind == "KBinsDiscretizer":
         return np.arange(step.n_features_in_) if step.encode == "ordinal" else None
-    if kind in (*_FORMULAS, "Binarizer") or (kind == "FunctionTransformer" and step.func in _RISING):
+    if kind in (*_FORMULAS, "Binarizer") or (kind == "FunctionTransformer" and step.func in (None, *_RISING)):
         return np.arange(step.n_features_in_)
     return np.flatnonzero(step.get_support()) if hasattr(step, "get_support") else None

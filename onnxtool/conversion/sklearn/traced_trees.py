@@ -6,13 +6,16 @@ so that it is the largest number of the input itself that goes the lower way: `d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from onnxtool.errors import UnsupportedError
+from onnxtool.model.spec import TensorSpec, row_width
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +46,12 @@ class TracedColumn:
 
 @dataclass(frozen=True)
 class TracedTable:
-    """A tensor [rows, columns]."""
+    """Columns side by side.
+
+    Attributes:
+        name: of the tensor [rows, columns] that they are; "" where each is still a tensor of its own.
+        columns: where each comes from.
+    """
 
     name: str
     columns: tuple[TracedColumn, ...]
@@ -53,10 +61,8 @@ class TracedTable:
         """How many columns."""
         return len(self.columns)
 
-    def after(self, name: str, steps: Sequence[Any] | None, width: int = 0) -> TracedTable:
-        """What a step makes of it: by a rising function of each column, or computed otherwise."""
-        if steps is None:
-            return TracedTable(name, tuple(TracedColumn(name, i) for i in range(width)))
+    def after(self, name: str, steps: Sequence[Any]) -> TracedTable:
+        """What a rising function of each column makes of it."""
         pairs = zip(self.columns, steps, strict=True)
         return TracedTable(name, tuple(replace(c, steps=(*c.steps, s)) for c, s in pairs))
 
@@ -91,14 +97,70 @@ class TableTraceWriter:
     """Collects nodes and constants.
 
     Args:
-        types: of the inputs.
-        widths: how many columns each input has.
+        inputs: with their types, tensors of [rows, columns].
     """
 
-    def __init__(self, types: Mapping[str, np.dtype[Any]], widths: Mapping[str, int]) -> None:
+    def __init__(self, inputs: Sequence[TensorSpec]) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
-        self._types, self._inputs = types, widths
+        self._types = {s.name: s.dtype for s in inputs}
+        self._widths = {s.name: row_width(s) or 0 for s in inputs}
+
+    def is_text(self, column: TracedColumn) -> bool:
+        """Whether a column is of texts."""
+        return self._types.get(column.tensor) == "string"
+
+    def given(self, name: str) -> TracedTable:
+        """An input; integers as doubles, which hold all that estimators do with them."""
+        width, dtype = self._widths[name], self._types[name]
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            return self.computed(self.add("Cast", name, to=TensorProto.DOUBLE), width)
+        return TracedTable(name, tuple(TracedColumn(name, i) for i in range(width)))
+
+    def computed(self, name: str, width: int, dtype: np.dtype[Any] | str = "") -> TracedTable:
+        """A tensor [rows, width] that nodes make."""
+        self._widths[name] = width
+        if dtype:
+            self._types[name] = dtype
+        return TracedTable(name, tuple(TracedColumn(name, i) for i in range(width)))
+
+    def column(self, table: TracedTable, place: int) -> str:
+        """One column of a table, [rows, 1]."""
+        own = table.columns[place]
+        tensor, at = (table.name, place) if table.name else (own.tensor, own.place)
+        width = table.width if table.name else self._widths[tensor]
+        return tensor if width == 1 else self.add("Gather", tensor, np.array([at]), axis=1)
+
+    def matrix(self, table: TracedTable) -> str:
+        """All columns as one tensor of numbers.
+
+        Raises:
+            UnsupportedError: some are texts.
+        """
+        if any(self.is_text(c) for c in table.columns):
+            raise UnsupportedError("texts that no encoder takes have no exact form here")
+        if table.name:
+            return table.name
+        columns = [self.column(table, i) for i in range(table.width)]
+        return columns[0] if len(columns) == 1 else self.add("Concat", *columns, axis=1)
+
+    def select(self, table: TracedTable, places: Sequence[int]) -> TracedTable:
+        """Some columns, in a new order."""
+        places = [int(p) for p in places]
+        if places == list(range(table.width)):
+            return table
+        name = self.add("Gather", table.name, np.array(places), axis=1) if table.name else ""
+        return TracedTable(name, tuple(table.columns[p] for p in places))
+
+    def side_by_side(self, tables: Sequence[TracedTable]) -> TracedTable:
+        """The columns of several tables."""
+        if len(tables) == 1:
+            return tables[0]
+        columns = tuple(c for t in tables for c in t.columns)
+        texts = any(self.is_text(c) for c in columns)
+        if texts and any(t.name and not self.is_text(c) for t in tables for c in t.columns):
+            raise UnsupportedError("texts beside numbers that were computed have no exact form here")
+        return TracedTable("" if texts else self.add("Concat", *map(self.matrix, tables), axis=1), columns)
 
     def number(self, value: Any) -> str:
         """A constant; floats in doubles, whatever the inputs are."""
@@ -121,6 +183,11 @@ class TableTraceWriter:
         """Whether the estimator's inputs are doubles, and with them what is computed."""
         return all(t != np.float32 for t in self._types.values())
 
+    def type_of(self, tensor: str) -> np.dtype[Any]:
+        """Of numbers; what nodes make is in doubles."""
+        found = self._types.get(tensor)
+        return found if isinstance(found, np.dtype) and found.kind == "f" else np.dtype(np.float64)
+
     def trees(self, table: TracedTable, trees: Sequence[TracedTree], targets: int, before: Any = None) -> str:
         """The sums of leaves.
 
@@ -132,8 +199,10 @@ class TableTraceWriter:
         """
         used = sorted({int(f) for t in trees for f in np.asarray(t.features)[np.asarray(t.low) >= 0]})
         seen = {f: table.columns[f] for f in used}
-        tensors = list(dict.fromkeys(c.tensor for c in seen.values())) or [table.name]
-        widths = self._widths(tensors, table)
+        if any(self.is_text(c) for c in seen.values()):
+            raise UnsupportedError("trees on texts have no exact form here")
+        tensors = list(dict.fromkeys(c.tensor for c in seen.values())) or [self.matrix(table)]
+        widths = [self._widths.get(t, table.width) for t in tensors]
         begins = dict(zip(tensors, np.cumsum([0, *widths])[:-1].tolist(), strict=True))
         matrix = tensors[0] if len(tensors) == 1 else self.add("Concat", *tensors, axis=1)
         attributes: dict[str, list[Any]] = {}
@@ -152,7 +221,7 @@ class TableTraceWriter:
                 at = np.flatnonzero(~leaf & (np.asarray(tree.features) == feature))
                 column = replace(column, steps=(*column.steps, before)) if before else column
                 given = np.asarray(tree.thresholds, np.float64)[at]
-                limits[at] = decided(column, given, tree.strict, self._types.get(column.tensor, np.dtype(np.float64)))
+                limits[at] = decided(column, given, tree.strict, self.type_of(column.tensor))
                 places[at] = begins[column.tensor] + column.place
                 gap = column.value(np.full(len(at), np.nan))
                 passes = gap < given if tree.strict else gap <= given
@@ -184,9 +253,6 @@ class TableTraceWriter:
             numbers = np.array(plain.pop(name), np.float64)
             plain[f"{name}_as_tensor"] = numpy_helper.from_array(numbers, name)
         return self.add("TreeEnsembleRegressor", matrix, domain="ai.onnx.ml", n_targets=targets, **plain)
-
-    def _widths(self, tensors: Sequence[str], table: TracedTable) -> list[int]:
-        return [table.width if t == table.name else self._inputs[t] for t in tensors]
 
 
 def decided(column: TracedColumn, thresholds: Doubles, strict: bool, dtype: np.dtype[Any]) -> Doubles:
@@ -228,6 +294,12 @@ def chosen_labels(write: TableTraceWriter, classes: Any, place: str) -> str:
     return write.add("Gather", classes.astype(np.int64) if classes.dtype.kind in "iu" else classes, place, axis=0)
 
 
+def decided_label(write: TableTraceWriter, above: str, classes: Any) -> str:
+    """One of two labels: the second where a condition [rows, 1] holds."""
+    place = write.add("Squeeze", write.add("Cast", above, to=TensorProto.INT64), np.array([1]))
+    return chosen_labels(write, classes, place)
+
+
 def most_likely(write: TableTraceWriter, scores: str, classes: Any) -> str:
     """Labels of the largest scores."""
     return chosen_labels(write, classes, write.add("ArgMax", scores, axis=1, keepdims=0))
@@ -247,5 +319,4 @@ def classified(write: TableTraceWriter, sums: str, count: int, classes: Any, *, 
         return [most_likely(write, sums, classes), write.add("Softmax", sums, axis=1)]
     chances = write.add("Sigmoid", write.add("Concat", write.add("Neg", sums), sums, axis=1))
     above = write.add("GreaterOrEqual" if equal else "Greater", sums, 0.0)
-    place = write.add("Squeeze", write.add("Cast", above, to=TensorProto.INT64), np.array([1]))
-    return [chosen_labels(write, classes, place), chances]
+    return [decided_label(write, above, classes), chances]

@@ -90,6 +90,7 @@ class Field:
         self._c = _OFFSETS[self._seed("prime") % len(_OFFSETS)]
         self.p = 2**31 - self._c
         self._powers = _powers_of_two(self.p)
+        self._choices: dict[int, tuple[float, ...]] = {}
 
     # Elements
 
@@ -559,13 +560,40 @@ class Field:
             x: [rows, columns].
             trees: their decisions.
         """
-        lower = self.hash("lower", x[:, trees.features], self.from_float(trees.largest), trees.missing_low)
+        lower = self._lower(x, trees)
         found = np.ones((x.shape[0], trees.count), np.int64)
         for level in trees.levels:
             here, low = found[:, trees.nodes[level]], lower[:, level]
             found[:, trees.low[level]] = self.mul(here, low)
             found[:, trees.high[level]] = self.mul(here, self.sub(ONE, low))
         return found
+
+    def note_choices(self, x: Array, values: tuple[float, ...]) -> None:
+        """Keep that elements stand for numbers of which each is one of a few, in rising order."""
+        self._choices.update(dict.fromkeys(x.ravel().tolist(), values))
+
+    def _lower(self, x: Array, trees: Decisions) -> Array:
+        """[rows, nodes]: whether a number goes the lower way.
+
+        Of a column that has a few numbers alone, thresholds between the same two are one decision.
+        """
+        largest, missing_low = trees.largest.copy(), trees.missing_low.copy()
+        known: list[tuple[Array, Array]] = []
+        for feature in np.unique(trees.features):
+            found = {self._choices.get(int(e)) for e in x[:, feature]}
+            values = found.pop() if len(found) == 1 else None
+            if values is None:
+                continue
+            at = np.flatnonzero(trees.features == feature)
+            below = np.searchsorted(values, np.nan_to_num(largest[at], nan=-np.inf), side="right")
+            largest[at], missing_low[at] = np.take(values, np.maximum(below - 1, 0)), False
+            known += [(at[below == 0], np.array([[0]])), (at[below == len(values)], np.array([[1]]))]
+            if values == (0.0, 1.0):
+                known.append((at[below == 1], self.sub(ONE, x[:, [feature]])))
+        lower = self.hash("lower", x[:, trees.features], self.from_float(largest), missing_low)
+        for places, decided in known:
+            lower[:, places] = decided
+        return lower
 
     def take(self, table: Array, indices: Array, axis: int = 0) -> Array:
         """Rows of a table for indices that are elements: a function of the index and of all rows.

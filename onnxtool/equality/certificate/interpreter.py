@@ -187,6 +187,7 @@ class Interpreter:
         reached: by the output of a convolution or pooling that was computed, the places of its window that met
             an element of the input and not padding alone; of a product with a constant, its rows that met no zero.
         output: the name of the first output of the operator that is computed.
+        has_trees: whether its decisions ask which numbers a column may have.
     """
 
     def __init__(
@@ -211,7 +212,9 @@ class Interpreter:
         self.output = ""
         self._singles = {0, 1, field.p - 1}
         nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
-        self._asks = any(n.op_type in ("IsNaN", "IsInf") for n in all_nodes(nodes))
+        kinds = {n.op_type for n in all_nodes(nodes)}
+        self._asks = bool(kinds & {"IsNaN", "IsInf"})
+        self.has_trees = any(kind.startswith("TreeEnsemble") for kind in kinds)
 
     def run(self, feeds: Mapping[str, Item]) -> dict[str, Item]:
         """The outputs by name.

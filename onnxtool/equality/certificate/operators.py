@@ -10,18 +10,31 @@ import ml_dtypes
 import numpy as np
 from onnx import helper
 
-from onnxtool.equality.certificate import attention, trees
+from onnxtool.equality.certificate import attention, encoders, trees
 from onnxtool.equality.certificate.bounds import bound_of
 from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.interpreter import Interpreter, operator
 from onnxtool.equality.certificate.recurrent import recurrent_layer
-from onnxtool.equality.certificate.values import WRAPS, Array, Attributes, Item, NotCoveredError, Value, exact, is_float
+from onnxtool.equality.certificate.values import (
+    OF_EACH,
+    WRAPS,
+    Array,
+    Attributes,
+    Item,
+    NotCoveredError,
+    Value,
+    exact,
+    is_float,
+    shared_tag,
+)
 
 BOOL = np.dtype(bool)
 operator("LSTM", "GRU", "RNN")(recurrent_layer)
 operator("TreeEnsembleRegressor")(trees.regressor)
 operator("TreeEnsembleClassifier")(trees.classifier)
 operator("ArrayFeatureExtractor")(trees.extracted)
+operator("OneHotEncoder")(encoders.one_hot)
+operator("LabelEncoder")(encoders.labels)
 operator("com.microsoft.MultiHeadAttention")(attention.multi_head_attention)
 operator("com.microsoft.Attention")(attention.packed_attention)
 operator("com.microsoft.RotaryEmbedding")(attention.rotary_embedding)
@@ -312,8 +325,11 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     if target == BOOL:
         return m.symbol(x if value.tag[:1] == ("bool",) else f.sub(ONE, f.equal(x, np.zeros_like(x))), target)
     if source == BOOL:
+        if m.has_trees:
+            f.note_choices(x, (0.0, 1.0))
         return m.symbol(x, target, ("bool",))
-    if value.tag[:1] == ("bool",) or _holds(target, source):
+    whole = value.tag[1] if value.tag[:1] == ("whole",) and not is_float(source) else source
+    if value.tag[:1] == ("bool",) or _holds(target, whole):
         return m.symbol(x, target, value.tag or ("whole", source))
     if is_float(source) and is_float(target):
         if _widens(target, source):
@@ -769,7 +785,9 @@ def _one_hot(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _concat(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     if all(v.exact for v in i):
         return exact(np.concatenate([v.data for v in i], a["axis"]))
-    return m.symbol(m.field.concat([m.elements(v) for v in i], a["axis"]), i[0].dtype)
+    tag = shared_tag(i)
+    joined = m.field.concat([m.elements(v) for v in i], a["axis"])
+    return m.symbol(joined, i[0].dtype, tag if tag[:1] in OF_EACH else ())
 
 
 @operator("QuantizeLinear")

@@ -29,12 +29,14 @@ class ModelPart:
     Attributes:
         output: its name in A and in B.
         nodes: that make it, in A and in B, in their order; none where it is an input.
-        inputs: the values that go in, which both have: name in A -> name in B.
+        inputs: the values that go in, which both have, by their names in A.
+        theirs: the values that go in on B's side: name in B -> name in A. Two of B may be one of A.
     """
 
     output: tuple[str, str]
     nodes: tuple[tuple[onnx.NodeProto, ...], tuple[onnx.NodeProto, ...]]
-    inputs: Mapping[str, str]
+    inputs: tuple[str, ...]
+    theirs: Mapping[str, str]
 
     @property
     def kind(self) -> str:
@@ -113,9 +115,6 @@ def parts_of(a: Evaluated, b: Evaluated) -> list[ModelPart]:
         first.setdefault(key, name)
     known = {a.computation(name) for name in a.values if name in a.producers}
     outputs = dict(zip(b.outputs, a.outputs, strict=True))
-    partners: dict[Key, str] = {}
-    for name, key in b.values.items():
-        partners.setdefault(key, name)
     found = []
     for name, key in b.values.items():
         own = outputs.get(name, name if a.values.get(name) == key else first.get(key, ""))
@@ -123,13 +122,13 @@ def parts_of(a: Evaluated, b: Evaluated) -> list[ModelPart]:
             continue
         if b.computation(name) in ({a.computation(own)} if name in outputs and own in a.producers else known):
             continue
-        stops_a = _stops(a, key, partners)
+        stops_a = _stops(a, key, b.values.values())
         stops_b = _stops(b, key, first)
         nodes_a, ends_a = a.behind(own, stops_a)
         nodes_b, ends_b = b.behind(name, stops_b)
-        inputs = {n: _partner(n, a, b, partners) for n in ends_a}
-        inputs |= {n: own for own in ends_b if (n := _partner(own, b, a, first)) not in inputs}
-        found.append(ModelPart((own, name), (nodes_a, nodes_b), inputs))
+        theirs = {n: _partner(n, b, a, first) for n in ends_b}
+        inputs = tuple(dict.fromkeys([*ends_a, *theirs.values()]))
+        found.append(ModelPart((own, name), (nodes_a, nodes_b), inputs, theirs))
     return found
 
 

@@ -124,7 +124,7 @@ def _measured(
     a: onnx.ModelProto, b: onnx.ModelProto, part: ModelPart, runs: Sequence[tuple[str, Feeds]], deadline: float
 ) -> PartRounding | None:
     own = {n: runs[0][1][n] for n in part.inputs}
-    theirs = {part.inputs[n]: x for n, x in own.items()}
+    theirs = {n: own[name] for n, name in part.theirs.items()}
     if max((x.size for x in own.values()), default=0) > _LARGEST:
         return None
     cut = cut_model(a, [o for n in part.nodes[0] for o in n.output], own, [part.output[0]], fixed=False)
@@ -138,7 +138,7 @@ def _measured(
             return None
         given = {n: values[n] for n in part.inputs}
         x = np.asarray(first.run(given)[part.output[0]])
-        y = np.asarray(second.run({part.inputs[n]: v for n, v in given.items()})[part.output[1]])
+        y = np.asarray(second.run({n: given[name] for n, name in part.theirs.items()})[part.output[1]])
         if x.shape != y.shape or x.dtype != y.dtype:
             return None
         if x.dtype.kind != "f":

@@ -19,7 +19,7 @@ Tag = tuple[Any, ...]
 _SMALL = 16
 WRAPS = ("wraps",)  # the tag of integers that arithmetic made: beyond their type they wrap around
 # Tags that say something of each element: of the first kind as they are, of the others by elements that move with them.
-_OF_EACH = frozenset((("whole",), ("wraps",), ("positive",), ("bool",), ("wide",)))
+OF_EACH = frozenset((("whole",), ("wraps",), ("positive",), ("bool",), ("wide",)))
 MOVED = frozenset((("root",), ("power",), ("logarithm",), ("log",), ("above",), ("clip",), ("lowest",)))
 FILL = frozenset(("Trilu", "CenterCropPad", "ReverseSequence"))  # zeros come in, or it depends on more
 
@@ -139,7 +139,7 @@ def moved_tags(tag: Tag, shape: tuple[int, ...], move: Callable[[Array], Sequenc
         move: what becomes of elements of that shape: `count` arrays.
         count: how many tensors the elements go to.
     """
-    if tag[:1] in _OF_EACH:
+    if tag[:1] in OF_EACH:
         return [tag] * count
     arrays = [x for x in tag[1:] if isinstance(x, np.ndarray)]
     if tag[:1] not in MOVED or any(x.shape != shape for x in arrays):

@@ -10,7 +10,7 @@ from onnxtool.packaging.kind import PackageKind, Subject, constants, filled, wri
 from onnxtool.packaging.kinds.fastapi import checks, kept_blocks, slug, write_conda, write_requirements
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
-from onnxtool.packaging.server_process import ScriptRunner, interpreter
+from onnxtool.packaging.server_process import ScoringRunner, ScriptRunner, ServerProcess, free_port, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.protocol_v2.tensors import datatype
 from onnxtool.runtime.runner import Runner
@@ -62,7 +62,13 @@ class AzureMl(PackageKind):
         write_conda(folder, slug(subject.name), python, [*pinned, _SERVER])
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
-        """The scoring script's `init` and `run`, as Azure calls them."""
-        manifest = read_manifest(folder)
-        python, words = interpreter(folder, subject is not None and subject.fresh)
-        return ScriptRunner(python, folder, *manifest.specs), Started(f"the scoring script in {words}")
+        """Azure's server in a fresh environment; else the scoring script's `init` and `run`, as it calls them."""
+        manifest, fresh = read_manifest(folder), subject is not None and subject.fresh
+        python, words = interpreter(folder, fresh, [_SERVER])
+        if not fresh:
+            return ScriptRunner(python, folder, *manifest.specs), Started(f"the scoring script in {words}")
+        port, program = free_port(), str(Path(python).absolute().with_name("azmlinfsrv"))
+        command = [program, "--entry_script", "score.py", "--port", str(port)]
+        place = {"AZUREML_MODEL_DIR": str((folder / "model").absolute())}
+        server = ServerProcess(command, folder / "src", port, "/", place)
+        return ScoringRunner(server, "/score", *manifest.specs), Started(f"azmlinfsrv in {words}")

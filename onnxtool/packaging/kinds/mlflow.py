@@ -17,7 +17,7 @@ from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, writ
 from onnxtool.packaging.kinds.fastapi import checks, write_conda
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
-from onnxtool.packaging.server_process import ScriptRunner, interpreter
+from onnxtool.packaging.server_process import ScoringRunner, ScriptRunner, ServerProcess, free_port, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.input_kinds import table_columns
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -25,6 +25,8 @@ from onnxtool.runtime.runner import OnnxRunner, Runner
 # What the requirements name where MLflow itself is not installed here.
 _MLFLOW = "3.17.2"
 _PACKAGES = ("onnx", "onnxruntime", "numpy", "orjson")
+# What the small MLflow does not bring: mlflow.onnx imports pandas, `mlflow models serve` starts the others.
+_BESIDE = ("pandas", "fastapi", "uvicorn")
 _PROTOCOL = ("check_shared_dims", "decode_plain", "element_type", "runtime_datatype")
 _KINDS = {"f": "double", "i": "long", "u": "long", "b": "boolean"}
 
@@ -34,14 +36,17 @@ class MlFlow(PackageKind):
 
     name = "mlflow"
     title = "an MLflow model (onnx flavour)"
-    commands = ("pip install -r requirements.txt", "python smoke_test.py    # mlflow.pyfunc.load_model on this folder")
+    commands = (
+        "pip install -r requirements.txt",
+        "python smoke_test.py    # mlflow.pyfunc.load_model on this folder",
+        "mlflow models serve -m . --env-manager local --port 5000",
+    )
 
     def write(self, folder: Path, subject: Subject) -> None:
         """The files of an MLflow model; JSON is YAML too, so that names need no other quoting."""
         mlflow = subject.versions.get("mlflow") or subject.versions.get("mlflow-skinny") or _MLFLOW
         requirements = [f"mlflow-skinny=={mlflow}", *(f"{p}=={subject.versions[p]}" for p in _PACKAGES)]
-        # mlflow.onnx imports it, and the small MLflow does not bring it.
-        requirements.append(f"pandas=={subject.versions['pandas']}" if "pandas" in subject.versions else "pandas")
+        requirements += [f"{p}=={subject.versions[p]}" if p in subject.versions else p for p in _BESIDE]
         python = ".".join(map(str, sys.version_info[:3]))
         digest = io.sha256(folder / MODEL)[:32]
         loader = f"frames_{digest}"  # one process may load several models, and has one module of each name
@@ -79,7 +84,7 @@ class MlFlow(PackageKind):
         write_smoke_test(folder, "mlflow/smoke_test.py")
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
-        """MLflow where it is installed, or in a fresh environment; else the file that it would load."""
+        """MLflow's server in a fresh environment; MLflow where it is installed; else the file that it would load."""
         manifest = read_manifest(folder)
         fresh = subject is not None and subject.fresh
         if not fresh and not versions("mlflow", "mlflow-skinny"):
@@ -87,6 +92,11 @@ class MlFlow(PackageKind):
             told = "the model file in ONNX Runtime; mlflow is not installed (--fresh-venv installs it)"
             return runner, Started(told, complete=False)
         python, words = interpreter(folder, fresh)
+        if fresh and not any(table_columns(manifest.specs[0])):  # whose server takes frames alone
+            port, program = free_port(), str(Path(python).absolute().with_name("mlflow"))
+            command = [program, "models", "serve", "-m", ".", "--env-manager", "local", "--port", str(port)]
+            server = ServerProcess(command, folder, port, "/ping")
+            return ScoringRunner(server, "/invocations", *manifest.specs), Started(f"mlflow models serve in {words}")
         return ScriptRunner(python, folder, *manifest.specs), Started(f"mlflow.pyfunc.load_model in {words}")
 
 

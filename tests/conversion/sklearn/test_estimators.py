@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import skops.io
 from sklearn.cluster import Birch, KMeans
+from sklearn.compose import ColumnTransformer
 from sklearn.covariance import EllipticEnvelope
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -22,7 +23,7 @@ from sklearn.ensemble import (
 )
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_selection import RFE, SelectFwe, VarianceThreshold
-from sklearn.impute import MissingIndicator
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import RandomizedSearchCV
@@ -188,6 +189,41 @@ def test_a_clusterer_fitted_on_doubles_gives_labels_and_distances(tmp_path: Path
     found = converted(model, tmp_path)
     assert found["label"].tolist() == model.predict(ROWS.astype(float)).tolist()
     np.testing.assert_allclose(found["scores"], model.transform(ROWS.astype(float)), rtol=1e-3, atol=1e-4)
+
+
+def test_the_distance_from_a_centre_is_a_number(tmp_path: Path) -> None:
+    """By the formula with squares, rounding leaves less than nothing there."""
+    rows = np.random.default_rng(1).normal(size=(60, 4)) * [1e-2, 1.0, 30.0, 1e3]
+    model = KMeans(8, n_init=1, random_state=0).fit(rows)
+    assert convert(model, tmp_path / "out.onnx").ok
+    centres = model.cluster_centers_
+    found = OnnxRunner.open(tmp_path / "out.onnx").run({"X": centres})
+    assert found["label"].tolist() == list(range(8))
+    assert np.isfinite(found["scores"]).all()
+    np.testing.assert_allclose(found["scores"], model.transform(centres), atol=1e-4)
+
+
+def test_boosting_takes_the_second_of_two_classes_where_its_sum_is_zero(tmp_path: Path) -> None:
+    rows, classes = np.array([[0.0], [1.0], [2.0], [3.0]] * 10), np.array([0, 1, 0, 1] * 10)
+    model = GradientBoostingClassifier(n_estimators=1, max_depth=1, init="zero").fit(rows, classes)
+    tree = model.estimators_[0, 0].tree_
+    tree.value[:] = 0.5
+    tree.value[tree.children_left[0]] = 0.0
+    assert model.decision_function(rows).min() == 0
+    assert convert(model, tmp_path / "out.onnx").ok
+    assert OnnxRunner.open(tmp_path / "out.onnx").run({"X": rows})["label"].all()
+
+
+def test_what_passes_beside_categories_stays_in_doubles(tmp_path: Path) -> None:
+    """An imputer behind them was refused in doubles, so that all was rounded to float32."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"city": ["Oslo", "Rome"] * 20, "size": np.arange(40) + 2.0**25})
+    parts = ColumnTransformer([("city", OneHotEncoder(drop="first"), ["city"])], remainder="passthrough")
+    model = make_pipeline(parts, SimpleImputer(), StandardScaler()).fit(frame)
+    assert convert(model, tmp_path / "out.onnx").ok
+    given = {"city": frame.city.to_numpy(object).reshape(-1, 1), "size": frame[["size"]].to_numpy()}
+    found = OnnxRunner.open(tmp_path / "out.onnx").run(given)["transformed"]
+    np.testing.assert_allclose(found, model.transform(frame), rtol=1e-12)
 
 
 def test_several_targets_keep_a_column_each(tmp_path: Path) -> None:

@@ -15,8 +15,27 @@ import pytest
 from onnx import helper, numpy_helper
 
 pytest.importorskip("sklearn")
-from sklearn import datasets, ensemble, impute, linear_model, neural_network, preprocessing, svm, tree
-from sklearn.pipeline import make_pipeline
+import pandas as pd
+from sklearn import (
+    calibration,
+    cluster,
+    compose,
+    datasets,
+    decomposition,
+    discriminant_analysis,
+    ensemble,
+    feature_selection,
+    impute,
+    linear_model,
+    multiclass,
+    multioutput,
+    naive_bayes,
+    neural_network,
+    preprocessing,
+    svm,
+    tree,
+)
+from sklearn.pipeline import make_pipeline, make_union
 
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.sklearn.traced_trees import TracedColumn, decided, to_float32
@@ -70,9 +89,90 @@ FITTED: dict[str, tuple[Any, Any]] = {
 }
 
 
+RNG = np.random.default_rng(5)
+PEOPLE = pd.DataFrame(
+    {
+        "age": RNG.integers(18, 90, 80),
+        "income": np.where(RNG.random(80) < 0.2, np.nan, RNG.lognormal(10, 1, 80)),
+        "city": RNG.choice(["Oslo", "Paris", "Rome"], 80),
+        "grade": RNG.choice(["high", "low", "mid"], 80),
+        "rooms": RNG.integers(1, 6, 80),
+    }
+)
+NAMED = (PEOPLE, np.where(PEOPLE.age + RNG.normal(0, 9, 80) > 50, "yes", "no"))
+NUMBERS, TEXTS = ["age", "income", "rooms"], ["city", "grade"]
+FILL = make_pipeline(SCALE(), impute.SimpleImputer(strategy="median", add_indicator=True))
+ONE_HOT, ORDINAL = preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder
+UNKNOWN = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+FEW = (DIABETES[0][:60], DIABETES[1][:60])
+MEMBERS = [
+    ("bayes", naive_bayes.GaussianNB()),
+    ("quadratic", discriminant_analysis.QuadraticDiscriminantAnalysis()),
+    ("linear", discriminant_analysis.LinearDiscriminantAnalysis()),
+    ("steps", linear_model.SGDClassifier(loss="log_loss", random_state=0)),
+]
+
+
+def of_people(encoder: Any, last: Any, remainder: Any = "drop") -> tuple[Any, Any]:
+    parts = [("texts", encoder, TEXTS)] if remainder != "drop" else [("n", FILL, NUMBERS), ("t", encoder, TEXTS)]
+    return make_pipeline(compose.ColumnTransformer(parts, remainder=remainder), last), NAMED
+
+
+NAMED_OR_JOINED: dict[str, tuple[Any, Any]] = {
+    "one-hot": of_people(ONE_HOT(handle_unknown="ignore"), linear_model.LogisticRegression(max_iter=500)),
+    "one-hot trees": of_people(ONE_HOT(drop="first"), ensemble.RandomForestClassifier(2, max_depth=4, random_state=0)),
+    "numbered trees": of_people(ORDINAL(**UNKNOWN), ensemble.HistGradientBoostingClassifier(max_iter=3)),
+    "the rest passes": of_people(
+        ONE_HOT(),
+        make_pipeline(impute.SimpleImputer(), ensemble.GradientBoostingClassifier(n_estimators=2)),
+        "passthrough",
+    ),
+    "joined": (
+        make_pipeline(
+            make_union(decomposition.PCA(2, whiten=True), preprocessing.KBinsDiscretizer(3, encode="onehot-dense")),
+            feature_selection.VarianceThreshold(0.01),
+            preprocessing.Normalizer(),
+            neural_network.MLPClassifier((3,), max_iter=3000, solver="lbfgs", random_state=0),
+        ),
+        (CANCER[0][:, :4], CANCER[1]),
+    ),
+    "votes": (ensemble.VotingClassifier(MEMBERS, voting="soft", weights=[1, 2, 1, 3]), IRIS),
+    "stack": (
+        ensemble.StackingRegressor(
+            [
+                ("support", make_pipeline(preprocessing.PolynomialFeatures(2), svm.SVR())),
+                ("links", linear_model.PoissonRegressor()),
+                ("bag", ensemble.BaggingRegressor(linear_model.Ridge(), 2, max_features=0.5, random_state=0)),
+            ],
+            compose.TransformedTargetRegressor(linear_model.Ridge(), func=np.log1p, inverse_func=np.expm1),
+            cv=2,
+        ),
+        FEW,
+    ),
+    "targets": (
+        multioutput.MultiOutputRegressor(
+            ensemble.VotingRegressor([("a", linear_model.Ridge()), ("b", linear_model.Lasso())])
+        ),
+        (DIABETES[0], np.column_stack([DIABETES[1], DIABETES[1] ** 2])),
+    ),
+    "calibrated": (calibration.CalibratedClassifierCV(svm.LinearSVC(), cv=2), IRIS),
+    "one against rest": (multiclass.OneVsRestClassifier(linear_model.LogisticRegression()), IRIS),
+    "clusters": (
+        make_pipeline(preprocessing.Binarizer(threshold=3.0), cluster.KMeans(2, n_init=1, random_state=0)),
+        IRIS,
+    ),
+}
+FITTED |= NAMED_OR_JOINED
+
+
 def certified(estimator: Any, model: onnx.ModelProto) -> CertificateReport:
     source = open_source(estimator)
-    feeds = {source.inputs[0].name: np.zeros((2, estimator.n_features_in_))}
+    feeds = {
+        s.name: np.zeros((2, estimator.n_features_in_ if len(source.inputs) == 1 else 1))
+        if isinstance(s.dtype, np.dtype)
+        else np.array([["Rome"], ["mid"]], object)
+        for s in source.inputs
+    }
     return certify_source(source, ir.from_proto(model), [feeds])
 
 
@@ -82,7 +182,7 @@ def written(name: str) -> tuple[Any, bytes]:
     estimator, data = FITTED.get(name) or boosters()[name]
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "m.onnx"
-        assert convert(estimator.fit(*data), output).ok
+        assert convert(estimator.fit(*data), output, effort="quick").ok
         return estimator, output.read_bytes()
 
 
@@ -189,6 +289,49 @@ def test_no_weight_in_another_last_bit_is_certified(name: str) -> None:
         weight.CopyFrom(numpy_helper.from_array(numbers, weight.name))
         assert certified(estimator, model).verdict != "certified", weight.name
         weight.CopyFrom(before)
+
+
+def changed_everywhere(model: onnx.ModelProto) -> dict[str, onnx.ModelProto]:
+    """Copies of which each has another number or text in one constant or in one list of categories."""
+    found = {}
+    for i, weight in enumerate(model.graph.initializer):
+        numbers = numpy_helper.to_array(weight).copy()
+        if weight.data_type == onnx.TensorProto.DOUBLE and numbers.size:
+            numbers.reshape(-1)[-1] = np.nextafter(numbers.reshape(-1)[-1], np.inf)
+            other = onnx.ModelProto.FromString(model.SerializeToString())
+            other.graph.initializer[i].CopyFrom(numpy_helper.from_array(numbers, weight.name))
+            found[weight.name] = other
+    for i, node in enumerate(model.graph.node):
+        for k, attribute in enumerate(node.attribute):
+            if attribute.name in ("cats_strings", "keys_strings"):
+                other = onnx.ModelProto.FromString(model.SerializeToString())
+                texts = other.graph.node[i].attribute[k].strings
+                texts[0], texts[1] = texts[1], texts[0]
+                found[f"{node.name}.{attribute.name}"] = other
+    return found
+
+
+@pytest.mark.parametrize("name", ["one-hot", "numbered trees", "joined", "votes", "stack", "clusters"])
+def test_nothing_that_names_or_joins_columns_is_certified_once_it_is_changed(name: str) -> None:
+    estimator, model = converted(name)
+    for what, other in changed_everywhere(model).items():
+        assert certified(estimator, other).verdict != "certified", what
+
+
+def test_an_encoder_that_refuses_what_the_source_takes_is_not_certified() -> None:
+    estimator, model = converted("one-hot")
+    encoder = next(n for n in model.graph.node if n.op_type == "OneHotEncoder")
+    next(a for a in encoder.attribute if a.name == "zeros").i = 0
+    assert certified(estimator, model).verdict != "certified"
+
+
+def test_a_column_that_another_is_read_for_is_not_certified() -> None:
+    estimator, model = converted("one-hot trees")
+    trees, _ = trees_of(model)
+    concat = next(n for n in model.graph.node if n.output[0] == trees.input[0])
+    places = [list(concat.input).index(name) for name in ("age", "rooms")]
+    concat.input[places[0]], concat.input[places[1]] = "rooms", "age"
+    assert certified(estimator, model).verdict != "certified"
 
 
 def test_a_leaf_that_is_a_product_of_its_mean_is_not_certified() -> None:

@@ -112,3 +112,86 @@ def test_one_sum_for_two_classes_decides_by_its_sign() -> None:
         classifier(2, **one, class_weights=[1.0, 2.0])
     with pytest.raises(NotCoveredError):
         classifier(2, **one, class_weights=[1.0, -2.0], post_transform="PROBIT")
+
+
+def encoded(kind: str, **attributes: Any) -> np.ndarray:
+    """A tree on what an encoder makes of two columns of texts, at the threshold given as `limit`."""
+    limit, missing = attributes.pop("limit", 0.5), attributes.pop("missing", 0)
+    tree = {**TREE, **SUMS, "nodes_values": [limit, 0.0, 0.0], "nodes_missing_value_tracks_true": [missing, 0, 0]}
+    nodes = [
+        helper.make_node(kind, ["x"], ["codes"], domain="ai.onnx.ml", **attributes),
+        helper.make_node("Cast", ["codes"], ["wide"], to=onnx.TensorProto.DOUBLE),
+        helper.make_node("Reshape", ["wide", "shape"], ["matrix"]),
+        helper.make_node("TreeEnsembleRegressor", ["matrix"], ["y"], domain="ai.onnx.ml", n_targets=1, **tree),
+    ]
+    shape = onnx.numpy_helper.from_array(np.array([3, -1]), "shape")
+    graph = helper.make_graph(nodes, "g", [], [helper.make_empty_tensor_value_info("y")], [shape])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    x = Value(FIELD.draw("texts", (3, 2)), np.dtype(object), False)
+    return np.asarray(Interpreter(helper.make_model(graph, opset_imports=opsets), FIELD).run({"x": x})["y"].data)
+
+
+CODES: dict[str, Any] = {"keys_strings": ["a", "b", "c"], "values_int64s": [0, 1, 2], "default_int64": -1}
+CATEGORIES: dict[str, Any] = {"cats_strings": ["a", "b"]}
+
+
+@pytest.mark.parametrize(("kind", "given"), [("LabelEncoder", CODES), ("OneHotEncoder", CATEGORIES)])
+def test_thresholds_between_the_same_two_codes_are_one_decision(kind: str, given: dict[str, Any]) -> None:
+    usual = encoded(kind, **given)
+    np.testing.assert_array_equal(encoded(kind, **given, limit=0.9, missing=1), usual)
+    assert (encoded(kind, **given, limit=1.0) != usual).any()
+    assert (encoded(kind, **given, limit=-0.1) != usual).any()
+
+
+def test_a_code_above_all_thresholds_or_below_decides_nothing() -> None:
+    np.testing.assert_array_equal(encoded("LabelEncoder", **CODES, limit=2.0), np.full((3, 1), 1))
+    low = FIELD.from_float(np.float64(-2.0))
+    np.testing.assert_array_equal(encoded("LabelEncoder", **CODES, limit=-1.5), np.full((3, 1), low))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "changed"),
+    [
+        ("LabelEncoder", CODES, {"values_int64s": [0, 2, 1]}),
+        ("LabelEncoder", CODES, {"keys_strings": ["b", "a", "c"]}),
+        ("LabelEncoder", CODES, {"default_int64": 1}),
+        ("OneHotEncoder", CATEGORIES, {"cats_strings": ["b", "a"]}),
+        ("OneHotEncoder", CATEGORIES, {"zeros": 0}),
+    ],
+)
+def test_other_categories_are_another_function(kind: str, given: dict[str, Any], changed: dict[str, Any]) -> None:
+    assert (encoded(kind, **given) != encoded(kind, **{**given, **changed})).any()
+
+
+def test_the_order_of_the_keys_of_a_table_does_not_count() -> None:
+    turned = {"keys_strings": ["c", "a", "b"], "values_int64s": [2, 0, 1], "default_int64": -1}
+    np.testing.assert_array_equal(encoded("LabelEncoder", **turned), encoded("LabelEncoder", **CODES))
+
+
+def test_codes_are_the_same_before_and_behind_a_concat() -> None:
+    """Numbers of 32 bits are what they are in doubles, whichever way they are put together."""
+    encoders = [
+        helper.make_node("LabelEncoder", ["x"], [name], domain="ai.onnx.ml", **{**CODES, "default_int64": default})
+        for name, default in (("a", -1), ("b", 7))
+    ]
+    casts = [helper.make_node("Cast", [n], [f"wide_{n}"], to=onnx.TensorProto.DOUBLE) for n in ("a", "b")]
+    found = []
+    for rest in (
+        [*casts, helper.make_node("Concat", ["wide_a", "wide_b"], ["y"], axis=1)],
+        [
+            helper.make_node("Concat", ["a", "b"], ["both"], axis=1),
+            helper.make_node("Cast", ["both"], ["y"], to=onnx.TensorProto.DOUBLE),
+        ],
+    ):
+        graph = helper.make_graph([*encoders, *rest], "g", [], [helper.make_empty_tensor_value_info("y")])
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+        )
+        x = Value(FIELD.draw("texts", (3, 2)), np.dtype(object), False)
+        found.append(np.asarray(Interpreter(model, FIELD).run({"x": x})["y"].data))
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_key_that_is_there_twice_is_not_covered() -> None:
+    with pytest.raises(NotCoveredError, match="twice"):
+        encoded("LabelEncoder", **{**CODES, "keys_strings": ["a", "a", "c"]})

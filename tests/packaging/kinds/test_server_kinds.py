@@ -19,12 +19,12 @@ from onnx import TensorProto, helper
 
 from onnxtool.cli.views import serving
 from onnxtool.cli.views.view import Verdict
-from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.kinds.mlflow import _columns
 from onnxtool.packaging.package import package
 from onnxtool.packaging.registry import open_package
-from onnxtool.packaging.server_process import clean_environment
+from onnxtool.packaging.server_process import ScoringRunner, ServerProcess, clean_environment, free_port
 from onnxtool.runtime.session.extensions import extensions_library
 from onnxtool.runtime.session.session import SessionOptions
 
@@ -255,6 +255,7 @@ inputs = ('{"z": [[1, 2, 3]]}', '{"x": [[1, 2]]}', '{"x": [1, 2, 3]}', '{"x": [[
 for wrong in ("", "[]", "{}", *(f'{{"inputs": {given}}}' for given in inputs)):
     message, status = score.run(wrong)
     assert status == 400 and message["error"], wrong
+    assert wrong != "{}" or 'has no "inputs"' in message["error"], message
 print(score.run('{"inputs": {"x": [[1, 2, 3]]}}'))
 """
 
@@ -268,6 +269,47 @@ def test_azures_script_tells_what_is_wrong_with_a_request(tiny: Path, tmp_path: 
     assert all("==" in line for line in pinned)
 
 
+_SCORING = """
+import http.server, json, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200, {})
+    def do_POST(self):
+        given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["inputs"]["x"]
+        key = os.environ["ANSWER_KEY"]
+        self.answer(200 if given else 500, {key: {"y": [[2.5]], "t": ["a"]}} if given else {"error": "no rows"})
+    def answer(self, status, document):
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("key", ["outputs", "predictions"])
+def test_servers_of_other_projects_are_asked_in_their_form(tmp_path: Path, key: str) -> None:
+    port = free_port()
+    command = [sys.executable, "-I", "-B", "-c", _SCORING, str(port)]
+    server = ServerProcess(command, tmp_path, port, "/", {"ANSWER_KEY": key})
+    outputs = [TensorSpec("y", np.dtype("float32"), ("n", 1)), TensorSpec("t", "string", ("n",))]
+    runner = ScoringRunner(server, "/score", [TensorSpec("x", np.dtype("float32"), ("n",))], outputs)
+    try:
+        found = runner.run({"x": np.ones(1, np.float32)})
+        assert found["y"].dtype == np.float32 and found["y"].tolist() == [[2.5]] and found["t"].tolist() == ["a"]
+        with pytest.raises(InputError, match=r"answers 500.*no rows"):
+            runner.run({"x": np.ones(0, np.float32)})
+    finally:
+        runner.close()
+
+
+def test_mlflows_folder_installs_what_its_server_needs(tiny: Path, tmp_path: Path) -> None:
+    package(tiny, tmp_path / "out", kinds=["mlflow"])
+    names = {line.partition("==")[0] for line in (tmp_path / "out" / "requirements.txt").read_text().split()}
+    assert {"mlflow-skinny", "fastapi", "uvicorn", "pandas"} <= names
+
+
 def test_azure_itself_reads_its_files(tiny: Path, tmp_path: Path) -> None:
     azure = pytest.importorskip("azure.ai.ml")
     package(tiny, tmp_path / "out", kinds=["azureml"])
@@ -277,8 +319,6 @@ def test_azure_itself_reads_its_files(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_a_script_that_fails_says_why(tiny: Path, tmp_path: Path) -> None:
-    from onnxtool.errors import InputError
-
     package(tiny, tmp_path / "out", kinds=["azureml"])
     (tmp_path / "out" / "src" / "score.py").write_text("raise RuntimeError('broken on purpose')")
     runner = open_package(tmp_path / "out", trust=True)

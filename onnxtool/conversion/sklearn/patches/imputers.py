@@ -65,6 +65,12 @@ def _give(write: NodeWriter, columns: list[str], value: str) -> None:
     )
 
 
+def _imputed_shapes(operator: Any, known: Callable[[Any], None]) -> None:
+    """Of its inputs' type, which skl2onnx guesses before the steps ahead have theirs."""
+    operator.outputs[0].type = type(operator.inputs[0].type)([None, None])
+    known(operator)
+
+
 def _convert_imputer(write: NodeWriter, original: Callable[[], None]) -> None:
     """Numbers in the place of gaps, and columns that tell where the gaps were, in doubles."""
     imputer = write.step
@@ -182,7 +188,7 @@ PATCH = converter_patch(
     "skl2onnx 1.20 has no converter for MissingIndicator, leaves it out of imputers, keeps columns that they drop, and "
     "writes a loop of branches for neighbours that the runtime refuses at many sizes",
     transformer("sklearn.impute:MissingIndicator", _convert_indicator, lambda step: len(step.features_)),
-    extension("sklearn.impute:SimpleImputer", _convert_imputer, _width(_kept)),
+    extension("sklearn.impute:SimpleImputer", _convert_imputer, _width(_kept), _imputed_shapes),
     transformer("sklearn.impute:KNNImputer", _convert_nearest, _width(_columns)),
     transformer("sklearn.impute._iterative:IterativeImputer", _convert_rounds, _width(_kept_by_rounds)),
 )

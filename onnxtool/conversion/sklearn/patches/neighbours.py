@@ -17,7 +17,13 @@ import numpy as np
 
 from onnxtool.conversion.sklearn.converters.distances import distances, inverse_distances
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension, transformer
+from onnxtool.conversion.sklearn.converters.register import (
+    classifier,
+    converter_patch,
+    extension,
+    labels_and_scores,
+    transformer,
+)
 from onnxtool.errors import UnsupportedError
 
 _SQUARED = ("euclidean", "l2")  # scikit-learn ranks these before it takes the root
@@ -130,12 +136,25 @@ def _targets(model: Any) -> int:
     return int(np.size(model._y) // len(model._y))
 
 
+def _convert_centres(write: NodeWriter) -> None:
+    """As scikit-learn computes both: at a centre, rounding may leave less than nothing of the squares."""
+    x, centres = write.joined(), np.asarray(write.step.cluster_centers_, np.float64)
+    shares = write.add("Add", write.add("MatMul", x, -2 * centres.T), (centres**2).sum(1))
+    write.give_labels(write.add("ArgMin", shares, axis=1, keepdims=0), range(len(centres)))
+    squares = write.add("Add", write.add("ReduceSumSquare", x, axes=[1], keepdims=1), shares)
+    write.give(write.add("Sqrt", write.add("Max", squares, 0.0)), write.outputs[1])
+
+
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 sums distances in another order, divides by zero where a row meets a fitted one, and takes so many "
-    "nearest rows for those within a radius",
+    "nearest rows for those within a radius; of clusters, the distance from a centre may be NaN",
     extension("sklearn.neighbors:KNeighborsClassifier", _convert_classifier),
     extension("sklearn.neighbors:KNeighborsRegressor", _convert_regressor),
     classifier("sklearn.neighbors:RadiusNeighborsClassifier", _convert_within_classifier),
     transformer("sklearn.neighbors:RadiusNeighborsRegressor", _convert_within_regressor, _targets),
+    *(
+        labels_and_scores(f"sklearn.cluster:{name}", _convert_centres, lambda model: len(model.cluster_centers_))
+        for name in ("KMeans", "MiniBatchKMeans")
+    ),
 )

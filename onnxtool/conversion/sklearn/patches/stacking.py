@@ -54,42 +54,53 @@ def _seen(write: NodeWriter) -> Any:
 
 
 def _convert_boosting(write: NodeWriter, original: Callable[[], None]) -> None:
-    """What the first estimator predicts of rows in float32, with the sum of the trees for each class."""
+    """What the sums begin with, and the sum of the trees for each class.
+
+    Of two classes scikit-learn takes the second where the sum is zero, which ONNX's ensembles of trees do not.
+    """
     model = write.step
-    if model.init is None or isinstance(model.init, str):
+    plain, count = model.init is None or isinstance(model.init, str), model.estimators_.shape[1]
+    classifies = hasattr(model, "classes_")
+    if plain and (count > 1 or not classifies):
         original()
         return
-    rows = write.variable("rounded", number_type(write.inputs[0].type)([None, model.n_features_in_]))
-    # By Veltkamp's split: a graph of doubles has no casts to float32.
-    wide = write.add("Mul", write.joined(), 2.0**29 + 1)
-    write.give(write.add("Sub", wide, write.add("Sub", wide, write.joined())), rows)
-    rows.init_status(is_fed=True)
-    columns = [predicted(write, _trees(model, place), write.inputs) for place in range(model.estimators_.shape[1])]
-    if not hasattr(model, "classes_"):
-        write.give(write.add("Add", predicted(write, model.init_, [rows]), columns[0]))
-        return
-    chances = classified(write, model.init_, [rows])[1]
-    least = float(np.finfo(np.float64).eps)
-    clipped = write.add("Min", write.add("Max", chances, least), 1 - least)
-    scale = 2.0 if model.loss == "exponential" else 1.0
-    if len(columns) > 1:
-        logarithms = write.add("Log", clipped)
-        begin = write.add("Sub", logarithms, write.add("ReduceMean", logarithms, axes=[1], keepdims=1))
-    else:
-        second = write.add("Gather", clipped, np.array([1]), axis=1)
-        odds = write.add("Sub", write.add("Log", second), write.add("Log", write.add("Sub", 1.0, second)))
-        begin = write.add("Div", odds, scale)
+    columns = [predicted(write, _trees(model, place), write.inputs) for place in range(count)]
+    begin: Any = np.asarray(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32)), np.float64)
+    begin = begin if plain else _begun(write, model)
     sums = write.add("Add", begin, write.columns(columns))
-    if len(columns) > 1:
+    if not classifies:
+        write.give(sums)
+        return
+    if count > 1:
         write.give_labels(write.add("ArgMax", sums, axis=1, keepdims=0), model.classes_)
         chances = sums if write.asks_scores else write.add("Softmax", sums, axis=1)
     else:
         above = write.cast(write.add("GreaterOrEqual", sums, 0.0), INT64)
         write.give_labels(write.add("Reshape", above, np.array([-1])), model.classes_)
-        likely = sums if write.asks_scores else logistic_of(write, write.add("Mul", sums, scale))
+        twice = write.add("Mul", sums, 2.0) if model.loss == "exponential" else sums
+        likely = sums if write.asks_scores else logistic_of(write, twice)
         other = write.add("Neg", sums) if write.asks_scores else write.add("Sub", 1.0, likely)
         chances = write.columns([other, likely])
     write.give(chances, write.outputs[1])
+
+
+def _begun(write: NodeWriter, model: Any) -> str:
+    """What the first estimator says of rows in float32: [rows, 1] or [rows, classes]."""
+    rows = write.variable("rounded", number_type(write.inputs[0].type)([None, model.n_features_in_]))
+    # By Veltkamp's split: a graph of doubles has no casts to float32.
+    wide = write.add("Mul", write.joined(), 2.0**29 + 1)
+    write.give(write.add("Sub", wide, write.add("Sub", wide, write.joined())), rows)
+    rows.init_status(is_fed=True)
+    if not hasattr(model, "classes_"):
+        return predicted(write, model.init_, [rows])
+    least = float(np.finfo(np.float64).eps)
+    clipped = write.add("Min", write.add("Max", classified(write, model.init_, [rows])[1], least), 1 - least)
+    if model.estimators_.shape[1] > 1:
+        logarithms = write.add("Log", clipped)
+        return write.add("Sub", logarithms, write.add("ReduceMean", logarithms, axes=[1], keepdims=1))
+    second = write.add("Gather", clipped, np.array([1]), axis=1)
+    odds = write.add("Sub", write.add("Log", second), write.add("Log", write.add("Sub", 1.0, second)))
+    return write.add("Div", odds, 2.0 if model.loss == "exponential" else 1.0)
 
 
 def _trees(model: Any, place: int) -> Any:
@@ -106,7 +117,7 @@ def _trees(model: Any, place: int) -> Any:
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 gives members the first column alone, and the last one both scores of two classes; boosting begins "
-    "with numbers alone",
+    "with numbers alone, and takes the first of two classes where their sum is zero",
     extension("sklearn.ensemble:StackingRegressor", _convert_regressor),
     extension("sklearn.ensemble:StackingClassifier", _convert_classifier),
     extension("sklearn.ensemble:GradientBoostingRegressor", _convert_boosting),

@@ -48,7 +48,10 @@ def init() -> None:
 def run(raw_data: str) -> Any:
     """Called for each request; what is wrong with it is told with status 400."""
     try:
-        return {"outputs": answer(load_json(raw_data.encode()).get("inputs"))}
+        document = load_json(raw_data.encode())
+        if "inputs" not in document:
+            raise InputError('the JSON has no "inputs": {"inputs": {name: values}} is what it takes')
+        return {"outputs": answer(document["inputs"])}
     except (InputError, UnsupportedError) as error:
         if AMLResponse is None:
             raise
