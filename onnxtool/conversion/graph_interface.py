@@ -77,6 +77,21 @@ def named(specs: Sequence[TensorSpec], names: Sequence[str], option: str) -> tup
     return tuple(replace(s, name=n) for s, n in zip(specs, names, strict=True))
 
 
+def named_outputs(
+    specs: Sequence[TensorSpec], inputs: Sequence[TensorSpec], options: ConvertOptions, notes: list[str]
+) -> tuple[TensorSpec, ...]:
+    """`specs` with the names that the user gives them, or their own but for those of inputs, which is said in `notes`.
+
+    In a graph there is one value of each name.
+    """
+    taken = {s.name for s in inputs} if not options.output_names else set()
+    own = [replace(s, name=f"{s.name}_output") if s.name in taken else s for s in specs]
+    for before, spec in zip(specs, own, strict=True):
+        if spec.name != before.name:
+            notes.append(f"output {before.name!r} is called {spec.name!r} in the file, since an input has its name")
+    return named(own, options.output_names, "--output-names")
+
+
 def align(model: ir.Model, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
     """Give graph inputs and outputs the names and dims of the source model, in place.
 

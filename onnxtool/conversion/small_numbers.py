@@ -1,4 +1,4 @@
-"""Functions for which ONNX has no operator, exact where exporters write what is not: near zero, and for -0.0."""
+"""Functions for which ONNX has no operator, exact where exporters write what is not: near and far from zero, for -0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# Adds a node, given its operator and its inputs: values, or floats of the type of the value that is changed.
+# Adds a node, given its operator, inputs (values, or floats of the type of the value that is changed) and attributes.
 AddNode = Callable[..., Any]
 
 
@@ -25,6 +25,37 @@ def log1p(add: AddNode, x: Any) -> Any:
     usual, lost, endless = add("Log", more), add("Equal", kept, 0.0), add("IsInf", kept)
     scaled = add("Mul", usual, add("Div", x, add("Where", add("Or", lost, endless), 1.0, kept)))
     return add("Where", lost, x, add("Where", endless, usual, scaled))
+
+
+def log_add_exp(add: AddNode, x: Any, y: Any) -> Any:
+    """log(e^x + e^y) with the larger taken out: neither overflows, and not both vanish."""
+    apart = add("Where", add("Equal", x, y), 0.0, add("Sub", add("Min", x, y), add("Max", x, y)))
+    return add("Add", add("Max", x, y), log1p(add, add("Exp", apart)))
+
+
+def floor_mod(add: AddNode, x: Any, y: Any) -> Any:
+    """The remainder with the sign of y: fmod, which is exact, moved by y where signs differ.
+
+    x - y floor(x / y) is wrong as soon as x / y has more digits than its type.
+    """
+    rest = add("Mod", x, y, fmod=1)
+    return add("Where", _is_apart(add, rest, y), add("Add", rest, y), rest)
+
+
+def floor_divide(add: AddNode, x: Any, y: Any) -> Any:
+    """The whole number of times, as Python and torch have it: 9 times 0.1 in 1, though the quotient rounds to 10."""
+    rest = add("Mod", x, y, fmod=1)
+    quotient = add("Div", add("Sub", x, rest), y)
+    quotient = add("Where", _is_apart(add, rest, y), add("Sub", quotient, 1.0), quotient)
+    low = add("Floor", quotient)
+    found = add("Where", add("Greater", add("Sub", quotient, low), 0.5), add("Add", low, 1.0), low)
+    return add("Where", add("Equal", y, 0.0), add("Div", x, y), found)
+
+
+def _is_apart(add: AddNode, rest: Any, y: Any) -> Any:
+    """Whether a remainder has another sign than y."""
+    alike = add("Equal", add("Less", rest, 0.0), add("Less", y, 0.0))
+    return add("Not", add("Or", add("Equal", rest, 0.0), alike))
 
 
 def atan2(add: AddNode, y: Any, x: Any) -> Any:

@@ -74,9 +74,11 @@ def _plain_trace() -> Iterator[None]:
     (max_pool with positional ones fails), and refuse dynamic sizes that the primitives take.
     """
     from jax2onnx.converter import conversion_api
+    from jax2onnx.plugins.jax.numpy import cumsum
     from jax2onnx.plugins.plugin_system import import_all_plugins
 
     import_all_plugins()
+    jax.numpy.cumsum = cumsum._ORIGINAL_JNP_CUMSUM  # which is replaced for good: it takes no axis by position then
     with replaced(conversion_api, "_activate_plugin_worlds", nullcontext):
         yield
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.float64_reference import Float64Reference
-from onnxtool.conversion.graph_interface import named
+from onnxtool.conversion.graph_interface import named_outputs
 from onnxtool.conversion.input_plan import Dtypes, InputPlan, plan_inputs
 from onnxtool.conversion.jax.evaluation import evaluate_in_float64
 from onnxtool.conversion.jax.load import LoadedFunction
@@ -65,7 +65,7 @@ class JaxModel(SourceModel):
                 )
         framework = ", ".join(f"{package} {version(package)}" for package in loaded.packages)
         model = cls(loaded=loaded, plan=plan, inputs=plan.specs, form=loaded.form, framework=framework, notes=notes)
-        model.outputs = named(model._probe(), options.output_names, "--output-names")
+        model.outputs = named_outputs(model._probe(), model.inputs, options, notes)
         return model
 
     def call(self, *flat: Any) -> list[Any]:

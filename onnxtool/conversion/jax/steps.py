@@ -64,6 +64,26 @@ def _convert(equation: Any, x: Any) -> Any:
     return jnp.where(above, to.type(limits.max), jnp.where(below, to.type(limits.min), found))
 
 
+def _erf_inv(equation: Any, x: Any) -> Any:
+    """Infinite at -1 and 1."""
+    return jnp.where(jnp.abs(x) == 1, x * np.asarray(np.inf, x.dtype), _bind(equation, x))
+
+
+def _round(equation: Any, x: Any) -> Any:
+    """Halves go away from zero, or to the even number, as ONNX has it."""
+    if equation.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN:
+        return _bind(equation, x)
+    size = jnp.abs(x)
+    low = jnp.floor(size)
+    return jnp.sign(x) * (low + (size - low >= 0.5).astype(x.dtype))
+
+
+def _concatenate(equation: Any, *parts: Any) -> Any:
+    """What holds something: ONNX's Reshape takes the size 0 for the one that a tensor had."""
+    held = [part for part in parts if part.shape[equation.params["dimension"]] != 0]
+    return _bind(equation, *held) if len(held) > 1 else (held or parts)[0]
+
+
 def _less_in_total_order(_: Any, x: Any, y: Any) -> Any:
     """NaN stands after all numbers. Zeros of both signs are one number to the functions that sort and search."""
     return (x < y) | (jnp.isnan(y) & ~jnp.isnan(x))
@@ -125,10 +145,12 @@ def _shift(equation: Any, x: Any, count: Any) -> Any:
 
 
 def _dot_general(equation: Any, a: Any, b: Any) -> Any:
-    """Integers and booleans, which the runtime does not multiply, as sums; two matrices as ONNX multiplies them."""
+    """Integers and booleans, which the runtime does not multiply, and products without a sum, element by element; two
+    matrices as ONNX multiplies them.
+    """
     (over_a, over_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
     kind = np.dtype(a.dtype).kind
-    if kind in "biu":
+    if kind in "biu" or not over_a:
         wide = np.dtype(np.int32) if kind == "b" else np.dtype(a.dtype)
 
         def ordered(x: Any, batch: Any, over: Any) -> Any:
@@ -162,6 +184,12 @@ def _running(reduction: Callable[..., Any], neutral: float) -> Callable[..., Any
         return reduction(each, axis + 1)
 
     return step
+
+
+def _running_extreme(reduction: Callable[..., Any], neutral: float) -> Callable[..., Any]:
+    """Of floats, which begin at infinity; integers are as jax2onnx has them."""
+    of_floats = _running(reduction, neutral)
+    return lambda step, x: of_floats(step, x) if np.dtype(x.dtype).kind == "f" else _bind(step, x)
 
 
 def _logarithm_of_sum(x: Any, axis: int) -> Any:
@@ -236,8 +264,15 @@ def _window(equation: Any, x: Any, *start: Any) -> Any:
 
 
 def _convolution(equation: Any, x: Any, kernel: Any) -> Any:
-    """Padding that a dynamic size decides, and that takes rows away, is done before."""
+    """Padding that a dynamic size decides, and that takes rows away, is done before; so are other orders of a kernel's
+    dims than jax2onnx knows.
+    """
     params = equation.params
+    numbers, usual = params["dimension_numbers"], tuple(range(x.ndim))
+    if tuple(numbers.rhs_spec) not in (usual, (*usual[:-3:-1], *usual[:-2])):
+        kernel = lax.transpose(kernel, numbers.rhs_spec)
+        numbers = lax.ConvDimensionNumbers(numbers.lhs_spec, usual, numbers.out_spec)
+        return _convolution(equation.replace(params={**params, "dimension_numbers": numbers}), x, kernel)
     pads, axes = params["padding"], params["dimension_numbers"].lhs_spec[2:]
     if all(_known(pair) and min(pair) >= 0 for pair in pads) or any(d != 1 for d in params["lhs_dilation"]):
         return _bind(equation, x, kernel)
@@ -299,6 +334,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "lgamma": _lgamma,
     "digamma": _digamma,
     "atan2": _atan2,
+    "erf_inv": _erf_inv,
+    "round": _round,
+    "concatenate": _concatenate,
     "convert_element_type": _convert,
     "lt_to": _less_in_total_order,
     "le_to": lambda step, x, y: ~_less_in_total_order(step, y, x),
@@ -310,6 +348,8 @@ STEPS: dict[str, Callable[..., Any]] = {
     "shift_right_logical": _shift,
     "shift_right_arithmetic": _shift,
     "dot_general": _dot_general,
+    "cummax": _running_extreme(jnp.max, -np.inf),
+    "cummin": _running_extreme(jnp.min, np.inf),
     "cumprod": _running(jnp.prod, 1),
     "cumlogsumexp": _running(_logarithm_of_sum, -np.inf),
     "lu": _lu,

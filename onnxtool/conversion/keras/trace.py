@@ -114,14 +114,18 @@ def _without_vectorized_map(layer: KerasLayer) -> Iterator[None]:
     original = layer.call
 
     def call(inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        if mask is not None or inputs.shape[1] is not None:
+        if inputs.shape[1] is not None:
             return original(inputs, training=training, mask=mask)
-        ops = keras.ops
-        shape = ops.shape(inputs)
-        wants_training = getattr(layer.layer, "_call_has_training_arg", False)
-        flat = ops.reshape(inputs, (-1, *shape[2:]))
-        result = layer.layer.call(flat, training=training) if wants_training else layer.layer.call(flat)
-        return ops.reshape(result, (-1, shape[1], *ops.shape(result)[1:]))
+        ops, inner = keras.ops, layer.layer
+
+        def folded(values: Any) -> Any:
+            return ops.reshape(values, (-1, *ops.shape(values)[2:]))
+
+        options = {"training": training} if inner._call_has_training_arg else {}
+        if mask is not None and inner._call_has_mask_arg:
+            options["mask"] = folded(mask)
+        result = inner.call(folded(inputs), **options)
+        return ops.reshape(result, (-1, ops.shape(inputs)[1], *ops.shape(result)[1:]))
 
     object.__setattr__(layer, "call", call)
     try:

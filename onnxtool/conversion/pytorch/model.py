@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 
 from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.float64_reference import Float64Reference
-from onnxtool.conversion.graph_interface import named
+from onnxtool.conversion.graph_interface import named_outputs
 from onnxtool.conversion.input_plan import InputPlan
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
 from onnxtool.conversion.pytorch.export_errors import FixedDimError
@@ -62,7 +62,6 @@ _STATEFUL = (
     "every run from there"
 )
 _NUMBERS = "the file lacks what the model gives that is a number and no tensor: {}"
-_SAME_NAME = "output {!r} is called {!r} in the file, since an input has its name"
 _ATTRIBUTES = (
     "the model changes its own attributes when it runs ({}): the ONNX file begins every run from those it was loaded "
     "with"
@@ -193,9 +192,8 @@ class TorchModel(LayeredModel):
             raise InputError(f"{source}: {error}{hint}") from error
         if not result:
             raise UnsupportedError(f"{source}: the model's forward gives no tensor.")
-        taken = {spec.name for spec in model.inputs} if not options.output_names else set()
-        specs = [TensorSpec(_free(name, taken, model.notes), numpy_dtype(t.dtype), None) for name, t in result]
-        model.outputs = named(specs, options.output_names, "--output-names")
+        specs = [TensorSpec(name, numpy_dtype(t.dtype), None) for name, t in result]
+        model.outputs = named_outputs(specs, model.inputs, options, model.notes)
         return model
 
     def decided(self, guards: Sequence[Guard], labels: Mapping[str, str]) -> None:
@@ -460,12 +458,3 @@ def _line(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     return lines[-1 if "TorchScript interpreter" in lines[0] else 0][:300]
-
-
-def _free(name: str, taken: Collection[str], notes: list[str]) -> str:
-    """A name for an output that no input has: in a graph there is one value of each name."""
-    if name not in taken:
-        return name
-    free = f"{name}_output"
-    notes.append(_SAME_NAME.format(name, free))
-    return free

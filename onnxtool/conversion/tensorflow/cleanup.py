@@ -1,4 +1,6 @@
-"""What tf2onnx leaves behind that it need not: Transposes in front of reductions, "None" in its version."""
+"""What tf2onnx leaves behind that it need not: Transposes in front of reductions, "None" in its version, sizes of zero
+that mean another.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.editing import add_tensor, as_tensor
 from onnxtool.model.ir.queries import constant_array
 
+_ALLOWS_ZERO = 14  # the first opset in which Reshape can be told
 _REDUCTIONS = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"}
 
 
@@ -15,10 +18,14 @@ def clean_up(model: ir.Model) -> None:
     """Clean a converted graph up, in place."""
     # tf2onnx adds the commit that it was built from, which a release does not know.
     model.producer_version = (model.producer_version or "").removesuffix(" None")
+    newest = model.opset_imports.get("", 0)
     for graph in model.graphs():
         for node in graph:
             if node.op_type in _REDUCTIONS:
                 _reduce_before_transposing(graph, node)
+            elif node.op_type == "Reshape" and constant_array(node.inputs[1]) is None and newest >= _ALLOWS_ZERO:
+                # A computed size of zero is zero to TensorFlow, and to ONNX the size that the tensor had.
+                node.attributes["allowzero"] = ir.AttrInt64("allowzero", 1)
         for node in list(graph):
             if node.op_type == "Transpose" and not node.outputs[0].uses() and not node.outputs[0].is_graph_output():
                 graph.remove(node, safe=True)

@@ -17,7 +17,7 @@ from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.conversion.tensorflow.patches import added_scalars, op_handlers, spectra, texts
+from onnxtool.conversion.tensorflow.patches import added_scalars, images, op_handlers, spectra, texts
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
+_TABLES = (op_handlers.PATCHES, images.PATCHES, texts.PATCHES)
 # What tf2onnx 1.17 can write.
 NEWEST_OPSET = 18
 
@@ -140,7 +141,7 @@ def to_onnx(
     with (
         quiet(verbose),
         tf.device("/cpu:0"),
-        applied([*op_handlers.PATCHES.values(), *texts.PATCHES.values(), spectra.PATCH]),
+        applied([*(patch for table in _TABLES for patch in table.values()), spectra.PATCH]),
     ):
         try:
             with tf.Graph().as_default():

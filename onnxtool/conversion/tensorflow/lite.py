@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.graph_interface import described, named_outputs
 from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.cleanup import clean_up
@@ -107,7 +107,8 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
         )
         for n, t in zip(result_names, results, strict=True)
     ]
-    outputs = list(named(outputs, options.output_names, "--output-names"))
+    apart: list[str] = []
+    outputs = list(named_outputs(outputs, inputs, options, apart))
     quantized = describe(interpreter, [s.name for s in inputs], [s.name for s in outputs])
     return LiteModel(
         path=path,
@@ -117,7 +118,7 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
         tensors=(tuple(t["name"] for t in given), tuple(t["name"] for t in results)),
         framework=f"tensorflow {tf.__version__}",
         form="TensorFlow Lite model, quantized" if quantized.notes else "TensorFlow Lite model",
-        notes=list(quantized.notes),
+        notes=[*apart, *quantized.notes],
         feeds_hint=quantized.domains,
         rounding=quantized.rounding,
     )

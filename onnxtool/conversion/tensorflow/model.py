@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.float64_reference import Float64Reference
-from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.graph_interface import described, named_outputs
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.domains import Domain
@@ -168,7 +168,7 @@ class TracedModel(SourceModel):
         dims = follow_dims(self.inputs, known, traced)
         types = ["string" if t.dtype.name == "string" else np.dtype(t.dtype.as_numpy_dtype) for t in traced.outputs]
         outputs = [TensorSpec(n, t, d) for n, t, d in zip(names(), types, dims, strict=True)]
-        self.outputs = named(outputs, options.output_names, "--output-names")
+        self.outputs = named_outputs(outputs, self.inputs, options, self.notes)
 
 
 @dataclass(kw_only=True)

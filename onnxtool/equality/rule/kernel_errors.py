@@ -1,8 +1,8 @@
 """Outputs that the runtime's kernels compute to an absolute precision only: small probabilities, tails of activations.
 
-Sigmoid is a rational function plus one half, and one plus Erf cancels where Erf is near -1: both are off by steps of
-a number of about one, however small the result is. What multiplies its input by them (SiLU, GELU) is off by as many
-times more as its input can be where they are.
+Sigmoid is a rational function plus one half, and one plus Erf or Tanh cancels where these are near -1: they are off
+by steps of a number of about one, however small the result is. What multiplies its input by them (SiLU, GELU) is off by
+as many times more as its input can be where they are.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class _Kernel:
 # of 2e-8. Tanh, Erf, Exp, Softplus and Softmax are within 4e-6 of their result.
 SIGMOID_ERROR = 2.0**-22
 _SIGMOID = _Kernel(SIGMOID_ERROR, 18.0)
-# Float32's step at one, and where Erf is -1 to its last bit.
-_ONE_PLUS_ERF = _Kernel(2.0**-23, 4.0)
-_GELU_SLOPE = 2.0**-0.5  # Gelu is x / 2 * (1 + Erf(x / sqrt(2)))
+# Float32's step at one, and where each is -1 to its last bit.
+_ONE_PLUS = {"Erf": _Kernel(2.0**-23, 4.0), "Tanh": _Kernel(2.0**-23, 9.0)}
+# Gelu is x / 2 * (1 + Erf(x / sqrt(2))), or about x / 2 * (1 + Tanh(sqrt(2 / pi) * (x + 0.0447 x^3))).
+_GELU: dict[str, tuple[str, float]] = {"none": ("Erf", 2.0**-0.5), "tanh": ("Tanh", 0.7978845608)}
 _STEPS = 8  # of scaling between an input and what it is multiplied by
 
 
@@ -65,16 +66,16 @@ def kernel_errors(model: ir.Model) -> dict[str, float]:
 
 
 def _gate_of(node: ir.Node, gates: dict[ir.Value, _Gate]) -> _Gate | None:
-    """Sigmoid(k x), 1 + Erf(k x) and 1 - Erf(k x), and a constant times one of them."""
+    """Sigmoid(k x), 1 + Erf(k x), 1 - Erf(k x) and these of Tanh, and a constant times one of them."""
     kernel, argument = None, node.inputs[0]
     if node.op_type == "Sigmoid":
         kernel = _SIGMOID
     elif node.op_type in ("Add", "Sub") and len(node.inputs) == 2:
-        made = next((m for v in node.inputs if v is not None and (m := v.producer()) and m.op_type == "Erf"), None)
+        made = next((m for v in node.inputs if v is not None and (m := v.producer()) and m.op_type in _ONE_PLUS), None)
         if made is not None and any(_number(v) in (1.0, -1.0) for v in node.inputs):
-            kernel, argument = _ONE_PLUS_ERF, made.inputs[0]
+            kernel, argument = _ONE_PLUS[made.op_type], made.inputs[0]
     if kernel is not None and argument is not None:
-        source, slope = _scaled(argument)
+        source, slope = _at_least(argument)
         return _Gate(kernel.error, source, kernel.reach / abs(slope) if slope else 0.0)
     for value, factor in _pairs(node):
         number = _number(factor)
@@ -87,8 +88,9 @@ def _gate_of(node: ir.Node, gates: dict[ir.Value, _Gate]) -> _Gate | None:
 def _handed_on(node: ir.Node, off: dict[ir.Value, float], gates: dict[ir.Value, _Gate]) -> float:
     """How far off a node's output is for what its inputs are."""
     own = [off.get(v, 0.0) for v in node.inputs if v is not None]
-    if node.op_type == "Gelu" and attribute(node, "approximate", "none") == "none":
-        return _ONE_PLUS_ERF.error / 2 * _ONE_PLUS_ERF.reach / _GELU_SLOPE
+    if node.op_type == "Gelu":
+        inner, slope = _GELU[str(attribute(node, "approximate", "none"))]
+        return _ONE_PLUS[inner].error / 2 * _ONE_PLUS[inner].reach / slope
     for value, other in _pairs(node):
         if value in gates:  # SiLU, GELU: the input that the gate is of, times it
             source, slope = _scaled(other)
@@ -111,6 +113,33 @@ def _pairs(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
         if a is not None and b is not None:
             yield a, b
             yield b, a
+
+
+def _at_least(value: ir.Value) -> tuple[ir.Value, float]:
+    """What a value is a constant times, or further from zero, and that constant: k x, or k (x + c x^3)."""
+    source, slope = _scaled(value)
+    node = source.producer()
+    if node is not None and node.op_type == "Add":
+        for x, more in ((0, 1), (1, 0)):
+            inner, further = node.inputs[x], node.inputs[more]
+            if inner is not None and further is not None and _cube_of(further) is inner:
+                return inner, slope
+    return source, slope
+
+
+def _cube_of(value: ir.Value) -> ir.Value | None:
+    """Of a positive constant times x^3, x."""
+    cube, factor = _scaled(value)
+    node = cube.producer()
+    if factor <= 0 or node is None or len(node.inputs) != 2:
+        return None
+    x, other = node.inputs
+    if node.op_type == "Pow" and _number(other) == 3.0:
+        return x
+    square = other.producer() if node.op_type == "Mul" and other is not None else None
+    if square is None or square.op_type not in ("Mul", "Pow"):
+        return None
+    return x if square.inputs[0] is x and (square.inputs[1] is x or _number(square.inputs[1]) == 2.0) else None
 
 
 def _scaled(value: ir.Value) -> tuple[ir.Value, float]:

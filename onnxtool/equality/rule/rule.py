@@ -42,7 +42,7 @@ TIES = Excuse(
 KERNEL_ERRORS = Excuse(
     "errors of the runtime's kernels",
     f"what was measured of the kernel: {SIGMOID_ERROR:.1e} for Sigmoid, and what its output is multiplied by",
-    "the runtime computes Sigmoid and one plus Erf to an absolute precision only",
+    "the runtime computes Sigmoid and one plus Erf or Tanh to an absolute precision only",
 )
 MASKED = Excuse(
     "masked positions",

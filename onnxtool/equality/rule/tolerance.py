@@ -113,7 +113,7 @@ def rule_text(tolerance: Tolerance, precision: str | None = None, kernel_error: 
     applied = tolerance.widened(precision)
     why = f" ({HALF_STEPS} rounding steps of {precision})" if applied != tolerance else ""
     own = (
-        f", {kernel_error:.1e} more where they come from Sigmoid or Erf (the runtime's own error)"
+        f", {kernel_error:.1e} more where they come from Sigmoid, Erf or Tanh (the runtime's own error)"
         if kernel_error
         else ""
     )

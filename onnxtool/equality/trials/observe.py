@@ -19,7 +19,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, feeds_bytes, flatten, random_feeds
 from onnxtool.runtime.runner import Runner
-from onnxtool.runtime.worker.isolation import crashed_before, guarded
+from onnxtool.runtime.worker.isolation import crashed_before, guarded, memory_bounded
 
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
 _LEAST_TRIALS, _SLOW = 12, 0.5  # so many are tried whatever the time, unless one takes longer than that (seconds)
@@ -123,8 +123,10 @@ class _Pace:
 
     def run(self, feeds: Feeds) -> dict[str, Any]:
         start = time.perf_counter()
-        # A source in numpy warns of what infinities become; that is no news here.
-        with guarded("running the model", inputs=feeds_bytes(feeds)), np.errstate(all="ignore"):
+        size = feeds_bytes(feeds)
+        # A source in numpy warns of what infinities become; that is no news here. What a size takes in memory cannot be
+        # told before (attention between all pixels): too much is refused, as a size that the source does not take.
+        with guarded("running the model", inputs=size), memory_bounded(size), np.errstate(all="ignore"):
             outputs = self._runner.run(feeds)
         took = time.perf_counter() - start
         self._seconds.append((count_elements(feeds), took))

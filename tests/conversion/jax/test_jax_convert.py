@@ -139,6 +139,14 @@ def test_outputs_are_named_after_the_keys_of_what_is_returned(tmp_path: Path) ->
     np.testing.assert_array_equal(outputs["double"], 2 * x)
 
 
+def test_an_output_with_the_key_of_an_input_gets_another_name(tmp_path: Path) -> None:
+    report = onnxtool.convert(lambda x: {"x": 2 * x}, output=tmp_path / "m.onnx", input_shapes={"x": ("batch", 6)})
+    assert [o.name for o in report.outputs] == ["x_output"]
+    assert any("'x' is called 'x_output'" in note for note in report.notes)
+    x = np.ones((3, 6), np.float32)
+    np.testing.assert_array_equal(OnnxRunner.open(tmp_path / "m.onnx").run({"x": x})["x_output"], 2 * x)
+
+
 def test_a_decision_by_a_dynamic_size_and_inputs_of_64_bits_are_refused(tmp_path: Path) -> None:
     shapes: Shapes = {"x": ("batch", 6)}
     with pytest.raises(UnsupportedError, match="decides by a dynamic size"):

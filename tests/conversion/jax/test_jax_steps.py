@@ -47,6 +47,14 @@ def numbers(x: Any) -> Any:
         "place": jnp.searchsorted(jnp.array([-1.5, 0.0, 2.5, 2.5]), x, side="right"),
         "first_place": jnp.searchsorted(jnp.array([-1.5, 0.0, 2.5, 2.5]), x),
         "part": lax.dynamic_slice(x, (0, jnp.sum(x > 0)), (x.shape[0], 2)),
+        "away": lax.round(x),
+        "even": jnp.round(x),
+        "ends": lax.erf_inv(jnp.clip(x, -1, 1)),
+        "edges": jnp.pad(x, ((0, 0), (2, 1)), mode="edge"),
+        "so far": lax.cummax(jnp.where(x < 0, -jnp.inf, jnp.where(jnp.isnan(x), 0, x)), axis=1),
+        "so small": lax.cummin(jnp.where(jnp.isnan(x), jnp.inf, x), axis=1, reverse=True),
+        "sum so far": jnp.cumsum(jnp.where(jnp.isfinite(x), x, 0), 1),
+        "outer": jnp.einsum("bi,bj->bij", x[:, :3], x),
         "between": lax.pad(x, jnp.float32(9), ((0, 0, 0), (-1, 2, 1))),
     }
 
@@ -91,6 +99,9 @@ def images(x: Any) -> Any:
         "convolution": lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=dims),
         "dilated": lax.conv_general_dilated(x, kernel, (3, 2), "SAME", rhs_dilation=(1, 2), dimension_numbers=dims),
         "cut": lax.conv_general_dilated(x, kernel, (1, 1), ((0, 2), (3, -1)), dimension_numbers=dims),
+        "turned": lax.conv_general_dilated(
+            x, kernel.transpose(3, 0, 1, 2), (1, 2), "SAME", dimension_numbers=("NHWC", "OHWI", "NHWC")
+        ),
         "largest": lax.reduce_window(x, -jnp.inf, lax.max, *largest),
         "smallest": lax.reduce_window(x, jnp.inf, lax.min, *largest),
         "sum": lax.reduce_window(x, 0.0, lax.add, *total),

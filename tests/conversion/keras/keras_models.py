@@ -262,6 +262,20 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         L.LSTM(4),
         L.Dense(2, name="out"),
     ),
+    "group normalization of any size": lambda: stack(
+        Input((None, None, 4), name="image"), L.GroupNormalization(2), L.Conv2D(3, 1, name="out")
+    ),
+    "TimeDistributed, masked": lambda: stack(
+        Input((None,), dtype="int32", name="tokens"),
+        L.Embedding(9, 6, mask_zero=True),
+        L.TimeDistributed(L.Dense(3)),
+        L.LSTM(4, name="out"),
+    ),
+    "TimeDistributed, masked inside": lambda: stack(
+        Input((None, 5), dtype="int32", name="tokens"),
+        L.Embedding(9, 6, mask_zero=True),
+        L.TimeDistributed(L.LSTM(3), name="out"),
+    ),
     "attention": attention,
     "attention, causal": lambda: attention(causal=True),
     "attention, two lengths": dot_attention,

@@ -39,6 +39,12 @@ INTERFACES = {
     "GRU": (["steps: float32[batch, length, 6]"], ["out: float32[batch, 2]"]),
     "Bidirectional": (["steps: float32[batch, length, 6]"], ["out: float32[batch, 2]"]),
     "TimeDistributed": (["frames: float32[batch, length, 8, 8, 1]"], ["out: float32[batch, 2]"]),
+    "group normalization of any size": (
+        ["image: float32[batch, height, width, 4]"],
+        ["out: float32[batch, height, width, 3]"],
+    ),
+    "TimeDistributed, masked": (["tokens: int32[batch, length]"], ["out: float32[batch, 4]"]),
+    "TimeDistributed, masked inside": (["tokens: int32[batch, length, 5]"], ["out: float32[batch, length, 3]"]),
     "attention, causal": (["steps: float32[batch, length, 12]"], ["out: float32[batch, length, 2]"]),
     "attention, two lengths": (
         ["query: float32[batch, query_length, 8]", "value: float32[batch, value_length, 8]"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,19 @@ def counts_rows(x: torch.Tensor) -> torch.Tensor:
     return x * len(x) + numbers + sum(x[i : i + x.shape[0]].sum() for i in range(0, x.shape[0], x.shape[0]))
 
 
+def nearest(x: torch.Tensor, dims: int, mode: str) -> torch.Tensor:
+    """Of 129 pixels 9, every third of which lies on a pixel; or 1.7 times as many as there are rows, times 29."""
+    if mode == "nearest":
+        image = x.repeat(1, 22)[:, :129].unflatten(1, (1, 129, *[1] * (dims - 1)))
+        return functional.interpolate(image, (9, *[1] * (dims - 1)), mode=mode).flatten(1)
+    image = x.repeat(29, 1).T[None].unflatten(2, (-1, *[1] * (dims - 1)))
+    return functional.interpolate(image, scale_factor=(1.7, *[1.0] * (dims - 1)), mode=mode)
+
+
+def infinite_places(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x / 0, x * 0], -1)[:, None]
+
+
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
 GAMMAS = np.array([[0.0, 0.001, 0.4, 0.5, 1.0, 1.4616], [2.0, 5.5, 300.0, -0.3, -2.5, -7.01]], np.float32)
 SHARES = np.array([[-1.0, -0.999, -0.9, -0.3, -1e-6, 0.0], [1e-3, 0.5, 0.99, 0.99999, 1.0, 0.7]], np.float32)
@@ -335,6 +349,22 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(40, lambda x: torch.linalg.cholesky(x[:, :, None] * x[:, None] + torch.eye(6))),
         translated(45, lambda x: x + torch.ops.aten._is_all_true(x > -100) - torch.ops.aten._is_all_true(x > 0) * 2.0),
         translated(46, lambda x: x.repeat_interleave(x.shape[0], 0) + x.repeat_interleave(2, -1)[:1, :6]),
+        translated(47, lambda x: torch.logaddexp(x * 500, x.flip(1) * 500)),
+        translated(48, lambda x: torch.logaddexp2(x * 500, x.flip(1) * 500)),
+        translated(49, lambda x: torch.floor_divide((x * 10).round() / 10, 0.1)),
+        translated(50, lambda x: torch.fmod((x * 2**24).long() * 2**36 + 12345, (x * 9).long() * 2 + 1) * 1.0),
+        translated(51, lambda x: torch.remainder(x * 1e6, x.flip(1).abs() + 0.1), rtol=1e-4),
+        translated(52, lambda x: torch.ops.aten.remainder.Scalar(x * 1e6, -0.3), rtol=1e-4),
+        translated(53, lambda x: torch.ops.aten.remainder.Scalar_Tensor(1e6, x), rtol=1e-4),
+        *(
+            translated(at + dims, partial(nearest, dims=dims, mode=mode))
+            for at, mode in ((53, "nearest"), (56, "nearest-exact"))
+            for dims in (1, 2, 3)
+        ),
+        *(
+            translated(at, lambda x, f=function: f(x[:, None, None], infinite_places(x), 0, 1, False)[:, 0, 0])
+            for at, function in ((60, torch.ops.aten.grid_sampler), (61, torch.ops.aten.grid_sampler_2d))
+        ),
         (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),
         (
             growing_tables.PATCH,

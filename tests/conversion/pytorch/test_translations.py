@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -275,3 +277,48 @@ def test_an_inverse_spectrogram_is_the_signal(tmp_path: Path) -> None:
     net = session(Inverse(), tmp_path / "out.onnx", x=("batch", 64))
     x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
     np.testing.assert_allclose(net.run(None, {"x": x})[0], x, atol=1e-5)
+
+
+class Divides(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x // y, x % y, x // 0.1, x % 0.1, torch.logaddexp(x, y), torch.logaddexp2(x, y)
+
+
+def test_floats_are_divided_and_added_as_torch_does_far_from_zero_and_at_whole_quotients(tmp_path: Path) -> None:
+    shapes: dict[str, Any] = dict.fromkeys("xy", ("batch", 4))
+    assert onnxtool.convert(Divides(), tmp_path / "out.onnx", input_shapes=shapes, effort="quick").ok
+    x = np.array([[1, 0.3, -1, -7e8], [500, -500, 3e4, -0.7], [np.inf, -np.inf, 5, 0]], np.float32)
+    y = np.array([[0.1, 0.1, 0.1, 3], [499, -500, -3e4, np.inf], [np.inf, -np.inf, 0, 0.5]], np.float32)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x, "y": y})
+    expected = Divides()(torch.from_numpy(x), torch.from_numpy(y))
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=2e-7)
+    assert found[0][0, 0] == 9  # the quotient rounds to 10
+    np.testing.assert_allclose(found[4][1, :2], [499 + np.log1p(np.e), -500 + np.log(2)], rtol=1e-6)
+
+
+class Enlarges(torch.nn.Module):
+    def __init__(self, mode: str, **to: Any) -> None:
+        super().__init__()
+        self.mode, self.to_ = mode, to
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, mode=self.mode, **self.to_)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("to", [{"size": (7, 9)}, {"scale_factor": 1.7}, {"scale_factor": (2, 0.37)}], ids=str)
+def test_the_nearest_pixel_is_torchs(mode: str, to: dict[str, Any], tmp_path: Path) -> None:
+    module = Enlarges(mode, **to)
+    shapes = {"x": ("batch", 1, "height", "width")}
+    onnxtool.convert(module, tmp_path / "out.onnx", input_shapes=shapes, verify_result=False)
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    for height, width in ((7, 9), (35, 18), (129, 63), (10, 100), (3, 17)):
+        x = np.arange(height * width, dtype=np.float32).reshape(1, 1, height, width)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], module(torch.from_numpy(x)).numpy())
+
+
+def test_twice_as_many_pixels_are_the_runtimes_own(tmp_path: Path) -> None:
+    shapes = {"x": ("batch", 1, "height", "width")}
+    onnxtool.convert(Enlarges("nearest", scale_factor=2), tmp_path / "out.onnx", input_shapes=shapes, effort="quick")
+    assert "Resize" in {node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node}

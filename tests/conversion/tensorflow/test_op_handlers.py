@@ -145,3 +145,17 @@ def test_the_mean_of_a_segment_without_rows_is_zero(tmp_path: Path) -> None:
     x = np.array([[0, 1, 2, 3], [0, 3, 2, 5], [3, 7, 8, 9]], np.float32)
     found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
     np.testing.assert_array_equal(found, [[0, 2, 2, 4], [0] * 4, [0] * 4, [3, 7, 8, 9]])
+
+
+def test_a_computed_size_of_zero_is_zero_and_others_stay(tmp_path: Path) -> None:
+    def parts(_: object, x: object) -> object:
+        """Rows of which the first number is positive, in pairs."""
+        rows = tf.boolean_mask(x, x[:, 0] > 0)
+        return tf.reshape(rows, tf.stack([2, tf.shape(rows)[0], 2]))
+
+    source = saved(parts, "float32", tmp_path)
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert session.run(None, {"x": -x})[0].shape == (2, 0, 2)
+    np.testing.assert_array_equal(session.run(None, {"x": x + 1})[0], (x + 1).reshape(2, 2, 2))

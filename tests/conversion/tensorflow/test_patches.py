@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import onnxtool
 from onnxtool.conversion.patches import Patch
-from onnxtool.conversion.tensorflow.patches import added_scalars, spectra, texts
+from onnxtool.conversion.tensorflow.patches import added_scalars, images, spectra, texts
 from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
@@ -27,6 +27,7 @@ from tests.conversion.patched import hold_needed, patches_of
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5]], np.float32)
 SIGNS = np.array([[-0.0, 0.0, -2.0, 3.0]], np.float32)
 LARGE = np.array([[2**24, 2**24 + 1, 2**24, 2**24 + 1]])
+COLOURS = np.random.default_rng(0).integers(-2, 5, (60, 4)).astype(np.float32) / 4
 TEXTS = np.array([["The cat, SAT!", "don't", "", "the"], ["  a b\tthe ", "\u00c4!", "the", "!!"]], object)
 INTEGERS = np.array([[-7, -3, -1, 20], [1, 2, 5, -21]])
 
@@ -42,7 +43,8 @@ def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bo
     onnxtool.convert(saved(function, rows, folder), folder / "out.onnx", verify_result=False)
     runner = OnnxRunner.open(folder / "out.onnx")
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
-    return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-30)
+    expected = function(tf.constant(rows)).numpy()
+    return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-5, atol=1e-30)
 
 
 def vectorizes(folder: Path, **options: Any) -> bool:
@@ -69,8 +71,8 @@ def by_segment(name: str, folder: Path, numbers: tuple[int, ...]) -> bool:
     return agrees(lambda x: getattr(tf.math, name)(x, tf.constant(numbers), **sizes), INTEGERS, folder)
 
 
-def looks_integers_up(folder: Path) -> bool:
-    layer = keras.layers.IntegerLookup(vocabulary=[5, -7, 20])
+def looks_integers_up(folder: Path, **options: Any) -> bool:
+    layer = keras.layers.IntegerLookup(vocabulary=[5, -7, 20], **options)
     model = keras.Sequential([keras.Input([4], dtype="int64"), layer])
     onnxtool.convert(model, folder / "out.onnx", verify_result=False)
     session = onnxruntime.InferenceSession(folder / "out.onnx")
@@ -105,6 +107,11 @@ def resized(x: Any, method: str, width: int = 3) -> Any:
     return tf.image.resize(tf.reshape(x, [rows, 1, 4 + 0 * rows, 1]), (2, width), method=method)
 
 
+def coloured(function: Callable[[Any], Any], folder: Path) -> bool:
+    """Of three colours between -0.5 and 1, two of them alike in places."""
+    return agrees(lambda x: function(x[:, :3]), COLOURS, folder)
+
+
 def among_sorted(x: Any, side: str) -> Any:
     return tf.searchsorted(tf.constant([-2.0, 0.0, 0.0, 2.5]), x[0], "right" if side == "Upper" else "left")
 
@@ -123,6 +130,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
         PATCHES[f"{side}Bound"]: partial(agrees, partial(among_sorted, side=side), SIGNS) for side in ("Lower", "Upper")
     },
     PATCHES["LookupTableFindV2"]: looks_integers_up,
+    PATCHES["shapes of SelectV2"]: partial(looks_integers_up, mask_token=-21, num_oov_indices=2),
     PATCHES["OneHot"]: lambda folder: agrees(lambda x: tf.one_hot(x, 3), INTEGERS, folder),
     PATCHES["Bitcast"]: lambda folder: agrees(sign_bits, SIGNS, folder),
     PATCHES["Bucketize"]: lambda folder: agrees(
@@ -142,10 +150,35 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["Select"]: lambda folder: agrees(
         lambda x: tf.compat.v1.where(x[:, 0] <= 0, x, tf.exp(x + 1e3)), SIGNS, folder
     ),
-    PATCHES["CropAndResize"]: lambda folder: agrees(middle_pixels, SIGNS, folder),
-    PATCHES["ResizeBicubic"]: lambda folder: agrees(lambda x: resized(x, "bicubic"), SIGNS, folder),
-    PATCHES["ResizeNearestNeighbor"]: lambda folder: agrees(lambda x: resized(x, "nearest", 41), SIGNS, folder),
-    PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS, folder),
+    images.PATCHES["CropAndResize"]: lambda folder: agrees(middle_pixels, SIGNS, folder),
+    images.PATCHES["ResizeBicubic"]: lambda folder: agrees(lambda x: resized(x, "bicubic"), SIGNS, folder),
+    images.PATCHES["ResizeNearestNeighbor"]: lambda folder: agrees(lambda x: resized(x, "nearest", 41), SIGNS, folder),
+    images.PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS, folder),
+    images.PATCHES["ResizeBilinear"]: lambda folder: agrees(
+        lambda x: tf.image.resize(tf.reshape(tf.tile(x, [1, 270]), [-1, 1, 1080, 1]), (1, 224)), SIGNS, folder
+    ),
+    images.PATCHES["ScaleAndTranslate"]: lambda folder: agrees(
+        lambda x: tf.image.resize(tf.reshape(x, [-1, 1, 4, 1]), (1, 3), antialias=True), SIGNS, folder
+    ),
+    images.PATCHES["RGBToHSV"]: partial(coloured, tf.image.rgb_to_hsv),
+    images.PATCHES["HSVToRGB"]: partial(coloured, tf.image.hsv_to_rgb),
+    images.PATCHES["AdjustSaturation"]: partial(coloured, lambda x: tf.image.adjust_saturation(x[:, None, None], 1.7)),
+    **{
+        PATCHES[name]: partial(agrees, function, np.abs(SIGNS) / 4 + 0.01)
+        for name, function in {"Erfinv": tf.math.erfinv, "Lgamma": tf.math.lgamma, "Digamma": tf.math.digamma}.items()
+    },
+    PATCHES["Cross"]: partial(coloured, lambda x: tf.linalg.cross(x, x[:, ::-1])),
+    PATCHES["BroadcastArgs"]: lambda folder: agrees(
+        lambda x: tf.broadcast_to(x[:1], tf.broadcast_dynamic_shape(tf.shape(x), tf.stack([3 * tf.shape(x)[0], 1, 1]))),
+        SIGNS,
+        folder,
+    ),
+    PATCHES["TruncateMod"]: lambda folder: agrees(lambda x: tf.truncatemod(x, 3), INTEGERS, folder),
+    PATCHES["MatrixDiagV3"]: lambda folder: agrees(tf.linalg.diag, SIGNS, folder),
+    PATCHES["Sum"]: lambda folder: agrees(
+        lambda x: tf.reduce_sum(tf.cast(x, tf.int32) * 0 + 2**30, 1), INTEGERS, folder
+    ),
+    PATCHES["Prod"]: lambda folder: agrees(lambda x: tf.reduce_prod(tf.cast(x, tf.int32) * 999, 1), INTEGERS, folder),
     PATCHES["ScatterNd"]: lambda folder: agrees(lambda x: tf.scatter_nd([[1], [1]], x, [3, 4]), INTEGERS, folder),
     PATCHES["SegmentMean"]: lambda folder: agrees(
         lambda x: tf.math.segment_mean(x, tf.constant([0, 2])), SIGNS.repeat(2, 0), folder
@@ -187,6 +220,44 @@ def test_every_correction_has_a_case() -> None:
 @pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
 def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_is_no_number_lies_where_tensorflow_has_it(side: str, tmp_path: Path) -> None:
+    """Bins of a Discretization, and places in a sorted row."""
+    rows = np.array([[np.nan, -np.inf, np.inf, 0.0]], np.float32)
+    assert agrees(lambda x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.0, 2.0]), rows, tmp_path)
+    assert agrees(lambda x: tf.searchsorted(tf.constant([-2.0, 0.0, 0.0, 2.5]), x[0], side), rows, tmp_path)
+
+
+@pytest.mark.parametrize("method", ["lanczos3", "lanczos5", "gaussian", "mitchellcubic", "bicubic", "bilinear"])
+def test_images_are_resized_by_every_kernel(method: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 300, 4)).astype(np.float32)
+
+    def resize(x: Any) -> Any:
+        image = tf.reshape(tf.tile(x, [1, 75]), [-1, 75, 4, 1])
+        return tf.image.resize(image, (31, 7), method, antialias=True)
+
+    assert agrees(resize, x[:, 0], tmp_path)
+
+
+@pytest.mark.parametrize("size", [(8, 9), (21, 40)], ids=["smaller", "larger"])
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("known", [True, False], ids=["to a known size", "to a computed size"])
+def test_images_of_any_size_are_resized_to_the_bit(
+    size: tuple[int, int], dtype: str, known: bool, tmp_path: Path
+) -> None:
+    spec = tf.TensorSpec([None, None, None, 3], dtype)
+    module = tf.Module()
+    module.call = tf.function(
+        lambda x: {"y": tf.image.resize(x, size if known else tf.shape(x)[1:3] * 0 + size)}, input_signature=[spec]
+    )
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call.get_concrete_function())
+    onnxtool.convert(tmp_path / "model", tmp_path / "out.onnx", verify_result=False)
+    x = np.random.default_rng(0).uniform(0, 255, (2, 19, 30, 3)).astype(dtype)
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: x}).values()
+    np.testing.assert_array_equal(found, tf.image.resize(x, size).numpy())
 
 
 @pytest.mark.parametrize(

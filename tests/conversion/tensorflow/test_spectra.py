@@ -101,6 +101,27 @@ def test_a_copy_in_float64_is_the_same_function() -> None:
     assert np.array_equal(wider, exact.astype(np.float32)) and not np.array_equal(plain, wider)
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["in the graph", "in a function"])
+@pytest.mark.parametrize("corners", [False, True], ids=["between pixels", "corners aligned"])
+def test_a_copy_in_float64_resizes_at_exact_positions(apart: bool, corners: bool) -> None:
+    def resize(x: tf.Tensor) -> tf.Tensor:
+        given = tf.reshape(x, [-1, 1, 300, 1])
+        return tf.raw_ops.ResizeBilinear(
+            images=given, size=[1, 224], align_corners=corners, half_pixel_centers=not corners
+        )
+
+    spec = TensorSpec("x", np.dtype("float32"), ("batch", 300))
+    called = tf.function(resize) if apart else resize
+    function = lambda x: tf.cond(tf.reduce_sum(x) < 1e9, lambda: called(x) * 2, lambda: called(x))  # noqa: E731
+    model = TensorFlowModel.prepare(lambda x: [function(x)], [(spec, tf.float32)], ["y"], "code", ConvertOptions())
+    x = np.random.default_rng(3).standard_normal((2, 300)).astype(np.float32)
+    (plain,), (wider,) = (m.run({"x": x}).values() for m in (model, model.rerounded()))
+    places = np.arange(224) * 299 / 223 if corners else np.clip((np.arange(224) + 0.5) * 300 / 224 - 0.5, 0, 299)
+    exact = np.stack([np.interp(places, np.arange(300), row) for row in x.astype(np.float64)]) * 2
+    off, off_plain = (np.abs(found[:, 0, :, 0] - exact).max() for found in (wider, plain))
+    assert off <= 2**-24 * np.abs(exact).max() < off_plain / 8
+
+
 @pytest.mark.parametrize(
     "function",
     [

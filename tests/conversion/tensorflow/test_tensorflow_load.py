@@ -252,3 +252,12 @@ def test_optimizer_state_of_keras_2_is_left_aside(tf: Any, tmp_path: Path) -> No
     np.testing.assert_allclose(
         OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})["scores"], x @ module.weight.numpy(), rtol=1e-5
     )
+
+
+def test_an_output_with_the_key_of_an_input_gets_another_name(tf: Any, tmp_path: Path) -> None:
+    module = tf.Module()
+    module.call = tf.function(lambda x: {"x": 2 * x}, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call.get_concrete_function())
+    report = convert(tmp_path / "model", tmp_path / "out.onnx", effort="quick")
+    assert [o.name for o in report.outputs] == ["x_output"]
+    assert any("'x' is called 'x_output'" in note for note in report.notes)

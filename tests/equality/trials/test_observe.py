@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import _Pace, breaks, observe, takes_doubles, telling
 from onnxtool.equality.trials.trial import Budget, Trial
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import TrialKind
 
@@ -58,6 +60,26 @@ class Sum:
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         rows = np.nan_to_num(feeds["x"], nan=0.0, posinf=0.0, neginf=0.0)
         return {"y": rows.reshape(len(rows), -1).sum(axis=1)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what memory a process asked for")
+def test_a_size_that_takes_too_much_memory_is_one_that_the_source_refuses() -> None:
+    class Pairs(Sum):
+        """Asks for far more than there is where it gets as many as 12 rows."""
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            bounds.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+            if len(feeds["x"]) >= 12:
+                raise ResourceError("out of memory")
+            return super().run(feeds)
+
+    bounds: list[int] = []
+    runner, before = Pairs("b", 3), resource.getrlimit(resource.RLIMIT_DATA)
+    runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
+    found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
+    assert bounds and all(bound > 0 for bound in bounds)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert found.refused and {len(t.feeds["x"]) for t in found.trials} <= {*range(12)}
 
 
 def test_missing_values_come_in_large_batches_too() -> None:

@@ -12,12 +12,32 @@ import numpy as np
 import onnx_ir as ir
 import onnxscript
 import torch
-from onnxscript.function_libs.torch_lib.ops.core import aten_div_mode, aten_index_put
-from onnxscript.function_libs.torch_lib.ops.nn import aten_group_norm, aten_scaled_dot_product_attention
+from onnxscript.function_libs.torch_lib.ops.core import (
+    aten_div_mode,
+    aten_floor_divide,
+    aten_grid_sampler,
+    aten_index_put,
+)
+from onnxscript.function_libs.torch_lib.ops.nn import (
+    aten_group_norm,
+    aten_scaled_dot_product_attention,
+    aten_upsample_nearestnd_vec,
+)
 
 from onnxtool.conversion.patches import LibraryPatch, applied
 from onnxtool.conversion.pytorch.patches import elimination, fourier
-from onnxtool.conversion.small_numbers import atan2, digamma, erfinv, expm1, is_negative, lgamma, log1p
+from onnxtool.conversion.small_numbers import (
+    atan2,
+    digamma,
+    erfinv,
+    expm1,
+    floor_divide,
+    floor_mod,
+    is_negative,
+    lgamma,
+    log1p,
+    log_add_exp,
+)
 
 op = onnxscript.opset18
 Translation = Callable[..., Any]
@@ -63,6 +83,13 @@ def _middle(values: Any, dim: int) -> list[Any]:
     smallest, places = op.TopK(values, count, axis=dim, largest=0, sorted=1)
     last = op.Sub(count, one)
     return [op.Gather(part, last, axis=dim) for part in (smallest, places)]
+
+
+def _sampled(image: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:
+    """Of a place beyond the border torch takes the border, of one at infinity too, where the runtime gives 0."""
+    if padding == 1:
+        grid = op.Clip(grid, *(op.CastLike(op.Constant(value_float=end), grid) for end in (-2.0, 2.0)))
+    return aten_grid_sampler(image, grid, mode, padding, align_corners)
 
 
 def _kth_smallest(values: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -174,9 +201,10 @@ def _scattered_rows(values: Any, dim: int, index: Any, source: Any, reduce: str,
 
 
 def _quotient(values: Any, other: Any, rounding_mode: str | None = None) -> Any:
-    """The exporter divides integers as float32, which holds them to 2^24."""
+    """The exporter divides integers as float32, which holds them to 2^24, and rounds quotients of floats first."""
     if not values.dtype.is_integer() or rounding_mode is None:
-        return aten_div_mode(values, other, rounding_mode)
+        floor = rounding_mode == "floor" and values.dtype.is_floating_point()
+        return _written(floor_divide)(values, other) if floor else aten_div_mode(values, other, rounding_mode)
     return op.Div(values, other) if rounding_mode == "trunc" else _rounded_down(values, other)
 
 
@@ -185,6 +213,77 @@ def _rounded_down(x: Any, y: Any) -> Any:
     zero = op.CastLike(op.Constant(value_int=0), x)
     more = op.And(op.Xor(op.Less(x, zero), op.Less(y, zero)), op.Not(op.Equal(op.Mod(x, y), zero)))
     return op.Sub(op.Div(x, y), op.CastLike(more, x))
+
+
+def _floor_quotient(values: Any, other: Any) -> Any:
+    """As the division of `_quotient`; of integers the exporter's is right."""
+    write = _written(floor_divide) if values.dtype.is_floating_point() else aten_floor_divide
+    return write(values, other)
+
+
+def _remainder(values: Any, other: Any) -> Any:
+    """With the sign of `other`; either may be a number."""
+    (given,) = {v.dtype for v in (values, other) if hasattr(v, "dtype")}
+    return _written(floor_mod if given.is_floating_point() else lambda add, x, y: add("Mod", x, y))(values, other)
+
+
+def _signed_remainder(values: Any, other: Any) -> Any:
+    """With the sign of `values`; of integers the runtime's own goes by way of float64."""
+    if values.dtype.is_integer():
+        return op.Sub(values, op.Mul(op.Div(values, other), other))
+    return op.Mod(values, other, fmod=1)
+
+
+def _log_add_exp_2(add: Any, x: Any, y: Any) -> Any:
+    ln2 = math.log(2)
+    return add("Div", log_add_exp(add, *(add("Mul", v, ln2) for v in (x, y))), ln2)
+
+
+def _nearest(shift: float, plain: Translation) -> Translation:
+    """Pixels at floor((i + shift) times the quotient of the sizes), in torch's float32, which decides between two.
+
+    The runtime's Resize, which is faster, divides by the other quotient: it serves where that gives the same pixels.
+    """
+
+    def translation(values: Any, output_size: Any = None, scale_factors: Any = None) -> Any:
+        axes = range(2, len(values.shape))
+        factors = scale_factors or [None] * len(axes)
+        news = output_size if isinstance(output_size, (list, tuple)) else [None] * len(axes)
+        if shift == 0 and all(map(_same_pixels, [values.shape[a] for a in axes], news, factors)):
+            return plain(values, output_size, scale_factors)
+        sizes = None if output_size is None else op.Cast(output_size, to=ir.DataType.INT64)
+        for axis, factor in zip(axes, factors, strict=True):
+            old, one = op.Cast(_size(values, axis), to=ir.DataType.FLOAT), op.Constant(value_floats=[1.0])
+            if factor is None:
+                new = op.Cast(op.Gather(sizes, op.Constant(value_ints=[axis - 2])), to=ir.DataType.FLOAT)
+                scale = op.Div(old, new)
+            else:
+                exact = op.Mul(op.Cast(_size(values, axis), to=ir.DataType.DOUBLE), _double(factor))
+                new = op.Cast(op.Floor(exact), to=ir.DataType.FLOAT)
+                scale = op.Constant(value_floats=[float(np.float32(1 / factor))])
+            places = op.Range(*(op.Constant(value_float=0.0), op.Squeeze(new), op.Constant(value_float=1.0)))
+            point = op.Mul(op.Add(places, op.Constant(value_float=shift)), scale)
+            index = op.Cast(op.Min(op.Floor(point), op.Sub(old, one)), to=ir.DataType.INT64)
+            values = op.Gather(values, index, axis=axis)
+        return values
+
+    return translation
+
+
+def _same_pixels(old: Any, new: Any, factor: float | None) -> bool:
+    """Whether i / (new / old) and i (old / new), rounded down in float32, are the same for all pixels of a dim."""
+    if factor is not None:
+        old, new = (old, math.floor(old * factor)) if isinstance(old, int) else (4096, math.floor(4096 * factor))
+    if not isinstance(old, int) or not isinstance(new, int) or new == 0:
+        return False
+    places, single = np.arange(new, dtype=np.float32), np.float32
+    scale = single(new) / single(old) if factor is None else single(factor)
+    back = single(old) / single(new) if factor is None else single(1 / factor)
+    return bool((np.floor(places / scale) == np.floor(places * back)).all())
+
+
+def _double(number: float) -> Any:
+    return op.Constant(value=ir.tensor(np.float64(number)))
 
 
 def _running_logsumexp(values: Any, dim: int) -> Any:
@@ -336,10 +435,13 @@ def _written(formula: Callable[..., Any]) -> Translation:
     """A translation that writes a formula of its inputs, in which floats have the type of the first."""
 
     def translation(*values: Any) -> Any:
-        def add(operator: str, *inputs: Any) -> Any:
-            return getattr(op, operator)(*(_like(i, values[0]) if isinstance(i, float) else i for i in inputs))
+        first = next(v for v in values if hasattr(v, "dtype"))
 
-        return formula(add, *values)
+        def add(operator: str, *inputs: Any, **attributes: Any) -> Any:
+            given = (_like(i, first) if isinstance(i, float) else i for i in inputs)
+            return getattr(op, operator)(*given, **attributes)
+
+        return formula(add, *(_like(v, first) if isinstance(v, (int, float)) else v for v in values))
 
     return translation
 
@@ -450,4 +552,32 @@ PATCHES = (
     _missing(_PRIMS.digamma.default, _written_in_doubles(digamma)),
     _missing(_ATEN._is_all_true.default, _all_true),
     _imprecise(_ATEN.repeat_interleave.self_int, _repeated, "torch 2.13 repeats another dim by a size"),
+    _imprecise(_ATEN.logaddexp.default, _written(log_add_exp), "torch 2.13's logarithm of a sum overflows from 89 on"),
+    _imprecise(_ATEN.logaddexp2.default, _written(_log_add_exp_2), "torch 2.13's overflows from 128 on"),
+    _imprecise(_ATEN.floor_divide.default, _floor_quotient, "torch 2.13 rounds the quotient before it rounds down"),
+    _imprecise(_ATEN.fmod.Tensor, _signed_remainder, "the runtime's remainder of integers loses digits"),
+    *(
+        _imprecise(operator, _remainder, "torch 2.13's remainder is x - y floor(x / y)")
+        for operator in (_ATEN.remainder.Tensor, _ATEN.remainder.Scalar, _ATEN.remainder.Scalar_Tensor)
+    ),
+    *(
+        _imprecise(operator, _nearest(0.0, aten_upsample_nearestnd_vec), "the runtime divides: another pixel")
+        for operator in (_ATEN.upsample_nearest1d.vec, _ATEN.upsample_nearest2d.vec, _ATEN.upsample_nearest3d.vec)
+    ),
+    *(
+        _imprecise(
+            operator,
+            _nearest(0.5, aten_upsample_nearestnd_vec),
+            "torch 2.13 takes the quotient of sizes for the factor",
+        )
+        for operator in (
+            _ATEN._upsample_nearest_exact1d.vec,
+            _ATEN._upsample_nearest_exact2d.vec,
+            _ATEN._upsample_nearest_exact3d.vec,
+        )
+    ),
+    *(
+        _imprecise(operator, _sampled, "the runtime samples 0 at infinity")
+        for operator in (_ATEN.grid_sampler.default, _ATEN.grid_sampler_2d.default)
+    ),
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.patches import LibraryPatch
-from onnxtool.conversion.small_numbers import AddNode, atan2, expm1, log1p
+from onnxtool.conversion.patches import LibraryPatch, replaced
+from onnxtool.conversion.small_numbers import AddNode, atan2, digamma, erfinv, expm1, floor_mod, lgamma, log1p
 
 # As onnx.TensorProto counts them.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE = range(1, 12)
@@ -66,6 +66,14 @@ class OperatorWriter:
             dtypes=[self.dtype], shapes=[self.shape], name=name,
         )  # fmt: skip
 
+    def formula(self, formula: Callable[..., Any], *inputs: str) -> str:
+        """The value of a formula of `small_numbers`, in which floats have the type of the result."""
+
+        def add(kind: str, *inputs: Any, **attributes: Any) -> str:
+            return self.add(kind, *(self.constant(i) if isinstance(i, float) else i for i in inputs), **attributes)
+
+        return str(formula(add, *inputs))
+
     def choose(self, condition: str, on: str, off: str) -> None:
         """Where, in the operator's place."""
         carrier = _WHERE_CARRIER.get(self.dtype)
@@ -85,13 +93,18 @@ def _erfc(write: OperatorWriter) -> None:
 
 
 def written(formula: Callable[..., Any]) -> Handler:
-    """A handler that writes a formula of the inputs, in which floats have the type of the result."""
+    """A handler that writes a formula of the inputs."""
+    return lambda write: write.give("Identity", write.formula(formula, *write.inputs))
+
+
+def _written_in_doubles(formula: Callable[..., Any]) -> Handler:
+    """Likewise of one input, in float64 whatever type that has."""
 
     def handler(write: OperatorWriter) -> None:
-        def add(kind: str, *inputs: Any) -> str:
-            return write.add(kind, *(write.constant(i) if isinstance(i, float) else i for i in inputs))
-
-        write.give("Identity", formula(add, *write.inputs))
+        kind, write.dtype = write.dtype, DOUBLE
+        found = write.formula(formula, write.cast(write.inputs[0], DOUBLE))
+        write.dtype = kind
+        write.give("Cast", found, to=kind)
 
     return handler
 
@@ -106,15 +119,27 @@ def _unless_zero(decides: int, operator: str, second: str | None = None) -> Hand
     return written(formula)
 
 
+def _reduced(write: OperatorWriter, kind: str, value: str) -> str:
+    """Over the operator's axes; none of them where there are none."""
+    axes = write.add("Reshape", write.cast(write.inputs[1], INT64), write.constant([-1], np.int64))
+    keepdims = int(write.node.get_attr_value("keep_dims", False))
+    return write.add(kind, value, axes, keepdims=keepdims, noop_with_empty_axes=1)
+
+
 def _euclidean_norm(write: OperatorWriter) -> None:
     """sqrt(sum of x^2) over axes."""
-    x, axes = write.inputs
-    listed = write.add("Reshape", write.cast(axes, INT64), write.constant([-1], np.int64))
-    total = write.add(
-        "ReduceSum", write.add("Mul", x, x), listed,
-        keepdims=int(write.node.get_attr_value("keep_dims", False)),
-    )  # fmt: skip
-    write.give("Sqrt", total)
+    x = write.inputs[0]
+    write.give("Sqrt", _reduced(write, "ReduceSum", write.add("Mul", x, x)))
+
+
+def _accumulated(kind: str) -> Handler:
+    """A sum or product, of small integers in int64: they wrap around, where the runtime's own are cut off."""
+
+    def handler(write: OperatorWriter) -> None:
+        wide = write.dtype if write.dtype in (*_FLOATS, UINT64) else INT64
+        write.give("Cast", _reduced(write, kind, write.cast(write.inputs[0], wide)), to=write.dtype)
+
+    return handler
 
 
 def _largest(write: OperatorWriter) -> None:
@@ -131,11 +156,12 @@ def _largest(write: OperatorWriter) -> None:
 
 
 def _place_among_sorted(write: OperatorWriter) -> None:
-    """How many of a sorted row [rows, n] are less than each value [rows, m], or not greater."""
+    """How many of a sorted row [rows, n] are less than each value [rows, m], or not greater: of NaN none, or all."""
     rows, values = write.inputs
     row, value = (write.add("Unsqueeze", v, write.constant([d], np.int64)) for v, d in ((rows, 1), (values, 2)))
-    beyond = write.add("Greater" if write.node.type == "UpperBound" else "GreaterOrEqual", row, value)
-    passed = write.cast(write.add("Not", beyond), INT64)
+    upper = write.node.type == "UpperBound"
+    passed = write.add("Not", write.add("Greater", row, value)) if upper else write.add("Less", row, value)
+    passed = write.cast(passed, INT64)
     write.give("Cast", write.add("ReduceSum", passed, write.constant([2], np.int64), keepdims=0), to=write.dtype)
 
 
@@ -214,12 +240,12 @@ def _keeps_sign_only(node: Any) -> bool:
 
 
 def _bucketize(write: OperatorWriter) -> None:
-    """Bucketize(x)[i] = number of boundaries <= x[i], as int32."""
+    """Bucketize(x)[i] = number of boundaries that x[i] is not below, as int32: all of them for NaN."""
     value = write.inputs[0]
     if write.graph.get_dtype(value) != FLOAT:
         value = write.cast(value, FLOAT)
     last, edges = write.constant([-1], np.int64), write.constant(write.node.get_attr_value("boundaries"), np.float32)
-    reached = write.add("GreaterOrEqual", write.add("Unsqueeze", value, last), edges)
+    reached = write.add("Not", write.add("Less", write.add("Unsqueeze", value, last), edges))
     write.give("ReduceSum", write.cast(reached, write.dtype), last, keepdims=0)
 
 
@@ -243,19 +269,11 @@ def _floor_div(write: OperatorWriter) -> None:
 
 
 def _floor_mod(write: OperatorWriter) -> None:
-    """The remainder with the sign of y, which of integers is ONNX's Mod; of floats, fmod moved by y where signs differ.
-
-    fmod is exact. x - y floor(x / y) is wrong as soon as x / y has more digits than its type.
-    """
-    x, y = write.inputs
-    if write.dtype not in _FLOATS:
-        write.give("Mod", x, y)
-        return
-    zero = write.constant(0)
-    rest = write.add("Mod", x, y, fmod=1)
-    alike = write.add("Equal", *(write.add("Less", value, zero) for value in (rest, y)))
-    stays = write.add("Or", write.add("Equal", rest, zero), alike)
-    write.give("Where", stays, rest, write.add("Add", rest, y))
+    """The remainder with the sign of y, which of integers is ONNX's Mod."""
+    if write.dtype in _FLOATS:
+        written(floor_mod)(write)
+    else:
+        write.give("Mod", *write.inputs)
 
 
 def _compared(kind: str) -> Handler:
@@ -299,166 +317,44 @@ def _select(write: OperatorWriter) -> None:
     write.choose(condition, on, off)
 
 
-def _crop_and_resize(write: OperatorWriter) -> None:
-    """Pixels at (or between the neighbours of) points evenly spread over boxes, by TensorFlow's own arithmetic.
+def _matrix_diag(write: OperatorWriter) -> None:
+    """Rows on the diagonals of square matrices of zeros; others are as tf2onnx has them."""
+    from tf2onnx.onnx_opset.tensor import MatrixDiag
 
-    A crop of n > 1 rows samples y1 (H - 1) + i (y2 - y1) (H - 1) / (n - 1), one of a single row the middle of the box.
-    Half a pixel goes up; points outside of the image get the extrapolation value.
-    Source: tensorflow/core/kernels/image/crop_and_resize_op.cc.
-    """
-    image, boxes, box_image, crop_size = write.inputs
-    node, one, int64 = write.node, write.constant(1), partial(write.constant, dtype=np.int64)
-    size, crop = write.add("Shape", image), write.cast(crop_size, INT64)
-    corners = [write.add("Gather", boxes, int64([corner]), axis=1) for corner in range(4)]  # [boxes, 1] each
-    nearest = node.get_attr_value("method", b"bilinear") == b"nearest"
-    pixels = write.cast(image, FLOAT)
-    points, valid = [], []
-    for axis in (0, 1):
-        count = write.add("Gather", crop, int64(axis))
-        last = write.add("Sub", write.cast(write.add("Gather", size, int64(axis + 1)), FLOAT), one)
-        low, high = corners[axis], corners[axis + 2]
-        steps = write.add("Max", write.cast(write.add("Sub", count, int64(1)), FLOAT), one)
-        step = write.add("Div", write.add("Mul", write.add("Sub", high, low), last), steps)
-        places = write.cast(write.add("Range", int64(0), count, int64(1)), FLOAT)
-        spread = write.add("Add", write.add("Mul", low, last), write.add("Mul", places, step))
-        middle = write.add("Mul", write.add("Mul", write.constant(0.5), write.add("Add", low, high)), last)
-        point = write.add("Where", write.add("Greater", count, int64(1)), spread, middle)  # [boxes, count]
-        inside = write.add("And", write.add("GreaterOrEqual", point, write.constant(0)),
-                           write.add("LessOrEqual", point, last))  # fmt: skip
-        ends = int64([2 - axis]), int64([2 - axis, 3])  # to [boxes, rows, columns], and with channels
-        clipped = write.add("Min", write.add("Max", point, write.constant(0)), last)
-        points.append(write.add("Unsqueeze", clipped, ends[0]))
-        valid.append(write.add("Unsqueeze", inside, ends[1]))
-    which = write.add("Unsqueeze", write.cast(box_image, INT64), int64([1, 2]))
+    defaults = {1: 0, 2: -1, 3: -1, 4: 0}  # which diagonal, how many rows and columns, and what fills the rest
+    given = {at: write.node.inputs[at] for at in defaults if at < len(write.inputs)}
+    if any(not held.is_const() or np.any(held.get_tensor_value(as_list=False) != defaults[at])
+           for at, held in given.items()):  # fmt: skip
+        MatrixDiag.version_12(write.graph, write.node, **write.rest)
+        return
+    rows, int64 = write.inputs[0], partial(write.constant, dtype=np.int64)
+    size = write.add("Squeeze", write.add("Slice", write.add("Shape", rows), int64([-1]), int64([np.iinfo(int).max])))
+    places = write.add("Range", int64(0), size, int64(1))
+    diagonal = write.add("Equal", places, write.add("Unsqueeze", places, int64([1])))
+    write.choose(diagonal, write.add("Unsqueeze", rows, int64([-2])), write.constant(0))
 
-    def taken(row: str, column: str) -> str:
-        """float32[boxes, rows, columns, channels]: pixels at whole points."""
-        parts = [which, write.cast(row, INT64), write.cast(column, INT64)]
-        grid = write.add("Max", *parts)
-        shape = write.add("Shape", grid)
-        indices = [write.add("Unsqueeze", write.add("Expand", part, shape), int64([3])) for part in parts]
-        return write.add("GatherND", pixels, write.add("Concat", *indices, axis=3))
 
-    if nearest:
-        half = write.constant(0.5)
-        floors = [write.add("Floor", point) for point in points]
-        rounded = [
-            write.add(
-                "Add", floor, write.cast(write.add("GreaterOrEqual", write.add("Sub", point, floor), half), FLOAT)
-            )
-            for point, floor in zip(points, floors, strict=True)
-        ]
-        found = taken(*rounded)
+def _cross(write: OperatorWriter) -> None:
+    """Of three numbers: a[1 2 0] b[2 0 1] - a[2 0 1] b[1 2 0]."""
+    one, two = (write.constant(order, np.int64) for order in ([1, 2, 0], [2, 0, 1]))
+    (a, d), (c, b) = ([write.add("Gather", v, order, axis=-1) for v in write.inputs] for order in (one, two))
+    write.give("Sub", write.add("Mul", a, b), write.add("Mul", c, d))
+
+
+def _broadcast_args(write: OperatorWriter) -> None:
+    """The shape that two shapes are broadcast to, by broadcasting."""
+    false = write.constant(False, np.bool_)
+    both = [write.add("Expand", false, write.cast(shape, INT64)) for shape in write.inputs]
+    write.give("Cast", write.add("Shape", write.add("Or", *both)), to=write.dtype)
+
+
+def _truncate_mod(write: OperatorWriter) -> None:
+    """The remainder with the sign of x; of integers the runtime's own goes by way of float64."""
+    x, y = write.inputs
+    if write.dtype in _FLOATS:
+        write.give("Mod", x, y, fmod=1)
     else:
-        (top, left), (bottom, right) = ([write.add(kind, p) for p in points] for kind in ("Floor", "Ceil"))
-        down, along = (
-            write.add("Unsqueeze", write.add("Sub", p, floor), int64([3]))
-            for p, floor in zip(points, (top, left), strict=True)
-        )
-
-        def between(a: str, b: str, share: str) -> str:
-            return write.add("Add", a, write.add("Mul", write.add("Sub", b, a), share))
-
-        above, below = (between(taken(row, left), taken(row, right), along) for row in (top, bottom))
-        found = between(above, below, down)
-    outside = write.constant(node.get_attr_value("extrapolation_value", 0.0))
-    write.give("Where", write.add("And", *valid), found, outside)
-
-
-def _resized_by(write: OperatorWriter, shares: Callable[[str, str, str], str]) -> None:
-    """Rows @ image @ columns^T, in the place of an operator that takes images and a size.
-
-    Args:
-        write: the operator.
-        shares: float32 sizes before and after, and their quotient -> float32[after, before], what each pixel adds.
-    """
-    if write.node.get_attr_value("align_corners"):
-        raise NotImplementedError(f"{write.node.type} with align_corners")
-    rows, columns = (shares(*sizes[1:]) for sizes in _sizes(write))
-    image = write.add("Transpose", write.cast(write.inputs[0], FLOAT), perm=[0, 3, 1, 2])
-    resized = write.add("MatMul", write.add("MatMul", rows, image), write.add("Transpose", columns, perm=[1, 0]))
-    write.give("Transpose", resized, perm=[0, 2, 3, 1])
-
-
-def _sizes(write: OperatorWriter) -> Iterator[tuple[int, str, str, str]]:
-    """Of the rows and the columns: their axis, float32 sizes before and after, and the quotient of both."""
-    shape = write.add("Shape", write.inputs[0])
-    for axis in (0, 1):
-        old = write.cast(write.add("Gather", shape, write.constant(axis + 1, np.int64)), FLOAT)
-        new = write.cast(write.add("Gather", write.inputs[1], write.constant(axis, np.int64)), FLOAT)
-        yield axis + 1, old, new, write.add("Div", old, new)
-
-
-def _places(write: OperatorWriter, count: str, shift: float = 0.0) -> str:
-    """float32[count]: shift, shift + 1, ..."""
-    single = partial(write.constant, dtype=np.float32)
-    return write.add("Add", write.add("Range", single(0), count, single(1)), single(shift))
-
-
-def _resize_bicubic(write: OperatorWriter) -> None:
-    """Cubic interpolation by Keys' kernel of a = -1/2, at distances in steps of 1/1024, which is TensorFlow's table.
-
-    The runtime's Resize takes an empty batch for another scale.
-    Source: tensorflow/core/kernels/image/resize_bicubic_op.cc.
-    """
-    if not write.node.get_attr_value("half_pixel_centers"):
-        raise NotImplementedError("ResizeBicubic without half_pixel_centers")
-
-    def cubic(x: str, *factors: float) -> str:
-        total = write.constant(factors[0])
-        for factor in factors[1:]:
-            total = write.add("Add", write.add("Mul", total, x), write.constant(factor))
-        return total
-
-    def shares(old: str, new: str, scale: str) -> str:
-        half, steps = write.constant(0.5), write.constant(1024)
-        point = write.add("Sub", write.add("Mul", _places(write, new, 0.5), scale), half)
-        low = write.add("Floor", point)
-        rest = write.add("Div", write.add("Round", write.add("Mul", write.add("Sub", point, low), steps)), steps)
-        center = write.add("Unsqueeze", write.add("Add", low, rest), write.constant([1], np.int64))
-        x = write.add("Abs", write.add("Sub", _places(write, old), center))
-        inner, outer = cubic(x, 1.5, -2.5, 0, 1), cubic(x, -0.5, 2.5, -4, 2)
-        outer = write.add("Where", write.add("Less", x, write.constant(2)), outer, write.constant(0))
-        weights = write.add("Where", write.add("Less", x, write.constant(1)), inner, outer)
-        return write.add("Div", weights, write.add("ReduceSum", weights, write.constant([1], np.int64), keepdims=1))
-
-    _resized_by(write, shares)
-
-
-def _resize_area(write: OperatorWriter) -> None:
-    """Means of the pixels that each new pixel covers.
-
-    Source: tensorflow/core/kernels/image/resize_area_op.cc.
-    """
-
-    def shares(old: str, new: str, scale: str) -> str:
-        one, pixels = write.constant(1), _places(write, old)
-        places = write.add("Unsqueeze", _places(write, new), write.constant([1], np.int64))
-        low = write.add("Max", write.add("Mul", places, scale), pixels)
-        high = write.add("Min", write.add("Mul", write.add("Add", places, one), scale), write.add("Add", pixels, one))
-        return write.add("Div", write.add("Max", write.add("Sub", high, low), write.constant(0)), scale)
-
-    _resized_by(write, shares)
-
-
-def _resize_nearest(write: OperatorWriter) -> None:
-    """Rows and columns gathered: floor((i + 1/2) H / h), in TensorFlow's order, which decides between two pixels.
-
-    With corners aligned, i (H - 1) / (h - 1) rounded, halves up.
-    Source: tensorflow/core/kernels/image/resize_nearest_neighbor_op.cc and image_resizer_state.h.
-    """
-    node, image = write.node, write.inputs[0]
-    one, half = (write.constant(value, np.float32) for value in (1, 0.5))
-    aligned, shift = node.get_attr_value("align_corners"), 0.5 if node.get_attr_value("half_pixel_centers") else 0.0
-    for axis, old, new, scale in list(_sizes(write)):
-        if aligned:
-            steps = write.add("Max", write.add("Sub", new, one), one)
-            scale = write.add("Div", write.add("Sub", old, one), steps)  # noqa: PLW2901
-        point = write.add("Mul", _places(write, new, shift), scale)
-        place = write.add("Floor", write.add("Add", point, half) if aligned else point)
-        index = write.cast(write.add("Min", place, write.add("Sub", old, one)), INT64)
-        image = write.add("Gather", image, index, axis=axis)
-    write.give("Identity", image)
+        write.give("Sub", x, write.add("Mul", y, write.add("Div", x, y)))
 
 
 def _scatter_nd(write: OperatorWriter) -> None:
@@ -532,6 +428,19 @@ def handled(name: str, since: int, write: Handler, only_missing: bool) -> Iterat
         opsets[:] = before
 
 
+@contextmanager
+def _broadcast_choices() -> Iterator[None]:
+    """Of shapes that TensorFlow does not know: SelectV2 gives none of its operands', which may be scalars."""
+    from tf2onnx import shape_inference
+
+    with ExitStack() as stack:
+        for name in ("infer_input_shapes", "infer_output_shapes_with_partial_inputs"):
+            known = getattr(shape_inference, name)
+            own = lambda op, known=known: op.type != "SelectV2" and known(op)  # noqa: E731
+            stack.enter_context(replaced(shape_inference, name, own))
+        yield
+
+
 def missing(name: str, since: int, write: Handler) -> LibraryPatch:
     """An operator that tf2onnx does not know, from an opset on."""
     what = f"tf2onnx 1.17 has no translation of {name}"
@@ -559,17 +468,23 @@ PATCHES = {
     "Log1p": wrong("Log1p", 10, written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
     "LookupTableFindV2": wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
     "OneHot": wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
+    "Sum": wrong("Sum", 18, _accumulated("ReduceSum"), "tf2onnx 1.17 adds int32, cut off at the ends"),
+    "Prod": wrong("Prod", 18, _accumulated("ReduceProd"), "tf2onnx 1.17 multiplies int32, cut off at the ends"),
+    "MatrixDiagV3": wrong("MatrixDiagV3", 13, _matrix_diag, "tf2onnx 1.17 leaves out a batch of one"),
+    "Erfinv": missing("Erfinv", 13, written(erfinv)),
+    "Lgamma": missing("Lgamma", 13, _written_in_doubles(lgamma)),
+    "Digamma": missing("Digamma", 13, _written_in_doubles(digamma)),
+    "BroadcastArgs": missing("BroadcastArgs", 13, _broadcast_args),
+    "Cross": missing("Cross", 13, _cross),
+    "TruncateMod": missing("TruncateMod", 13, _truncate_mod),
     "Bitcast": missing("Bitcast", 9, _sign_bit),
     "Bucketize": missing("Bucketize", 16, _bucketize),
     "FloorDiv": wrong("FloorDiv", 13, _floor_div, "tf2onnx 1.17 rounds quotients of integers towards zero"),
     "Select": wrong("Select", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN where the other one is infinite"),
     "SelectV2": wrong("SelectV2", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN beside infinity"),
-    "CropAndResize": wrong("CropAndResize", 13, _crop_and_resize, "tf2onnx 1.17 rounds halves down in CropAndResize"),
-    "ResizeBicubic": wrong("ResizeBicubic", 13, _resize_bicubic, "tf2onnx 1.17's bicubic fails on an empty batch"),
-    "ResizeNearestNeighbor": wrong(
-        "ResizeNearestNeighbor", 13, _resize_nearest, "tf2onnx 1.17 divides where TensorFlow multiplies: another pixel"
+    "shapes of SelectV2": LibraryPatch(
+        "tf2onnx", "1.18", "tf2onnx 1.17 takes both operands of SelectV2 for as large as the result", _broadcast_choices
     ),
-    "ResizeArea": wrong("ResizeArea", 13, _resize_area, "tf2onnx 1.17 takes one pixel instead of the mean of an area"),
     "ScatterNd": wrong("ScatterNd", 16, _scatter_nd, "tf2onnx 1.17 keeps the last of repeated indices only"),
     **{
         name: wrong(name, 18, _segments, f"tf2onnx 1.17's {name} is infinite where a segment has no rows")
