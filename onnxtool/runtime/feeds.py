@@ -201,7 +201,7 @@ def _random(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Gener
     if spec.dtype == "string":
         return generator.choice(np.array(["alpha", "beta", "gamma", "delta"], dtype=object), size=shape)
     if isinstance(spec.dtype, str):
-        raise UnsupportedError(f"input {spec.name!r} is a {spec.dtype}; random data can fill tensors only.")
+        raise UnsupportedError(f"input {spec.name!r} is of type {spec.dtype}; random data can fill tensors only.")
     if spec.dtype.kind == "b":
         return generator.integers(0, 2, size=shape).astype(bool)
     if spec.dtype.kind in "iu":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -40,6 +41,8 @@ class SetShape(Operation):
         self._take(text)
         self._dynamic: dict[str, dict[int, str]] = {}
         self._roots: dict[str, int] = {}
+        self._fixes = False  # a number replaces another one
+        self._grown: ir.Model | None = None
         self._batch: str | None = None
         self._proof: BatchProof | None = None
         self._sizes: OtherSizes | None = None
@@ -71,13 +74,15 @@ class SetShape(Operation):
                 raise UsageError(f"--{self.name}: {name!r} has {len(old)} dims, {len(dims)} given.")
             fresh = {i: d for i, (o, d) in enumerate(zip(old, dims, strict=True)) if isinstance(o, int) and o != d}
             for axis, dim in fresh.items():
-                if not isinstance(dim, str):
-                    shown = "?" if dim is None else dim
-                    hint = "write a word to make it dynamic" if dim is None else "make it dynamic first, then fix it"
-                    raise UsageError(f"--{self.name}: dim {axis} of {name!r} is {old[axis]}, not {shown}; {hint}.")
+                if dim is None:
+                    raise UsageError(
+                        f"--{self.name}: dim {axis} of {name!r} is {old[axis]}, not ?; write a word to make it dynamic."
+                    )
             renamed += sum(isinstance(o, str) and isinstance(d, str) and o != d for o, d in zip(old, dims, strict=True))
             if fresh:
-                self._dynamic[name] = {i: str(d) for i, d in fresh.items()}
+                numbers = {i: f"size_{old[i]}_to_{d}" for i, d in fresh.items() if isinstance(d, int)}
+                self._dynamic[name] = {i: numbers.get(i, str(d)) for i, d in fresh.items()}
+                self._fixes = self._fixes or bool(numbers)
             fixed[name] = tuple(o if i in fresh else d for i, (o, d) in enumerate(zip(old, dims, strict=True)))
         if renamed:
             raise UsageError(f"--{self.name} does not rename symbolic dims; use --name-dim OLD:NEW.")
@@ -87,7 +92,11 @@ class SetShape(Operation):
         self.done = "; ".join(done)
         if not self._dynamic:
             return model
-        return self._grow(model, context)
+        grown = self._grow(model, context)
+        if self._fixes:
+            self._grown = grown.clone()
+            freeze_inputs(grown, dict(wanted.items()))
+        return grown
 
     def _wanted(self, model: ir.Model) -> dict[str, tuple[Dim, ...]]:
         names = [v.name or "" for v in model.graph.inputs if v.name not in model.graph.initializers]
@@ -133,7 +142,7 @@ class SetShape(Operation):
         proof = self._proof
 
         def trial(attempt: ir.Model, state: Resizing) -> Fault | None:
-            fault = proof.trial(attempt) if proof is not None else None
+            fault = proof.trial(attempt, state) if proof is not None else None
             return fault or sizes.fault(attempt, state)
 
         grown, state = make_dynamic(model, self._dynamic, trial, proof, context)
@@ -160,6 +169,10 @@ class SetShape(Operation):
     def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
         if not self._dynamic:
             return self._prove_fixed(before, after, context)
+        if self._grown is not None:
+            grown, self._grown = self._grown, None
+            proof, fixed = self.prove(before, grown, context), self._prove_fixed(grown, after, context)
+            return replace(proof, runs=proof.runs + fixed.runs, claim=f"{proof.claim}; {fixed.claim}")
         claims, unproven, runs, largest = [], [], 0, 0.0
         if self._proof is not None:
             run = BatchRun(_SIZES)

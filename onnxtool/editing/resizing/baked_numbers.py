@@ -18,11 +18,11 @@ import onnx_ir as ir
 from onnxtool.editing.resizing.growing_sums import GrowingSums
 from onnxtool.editing.resizing.ordinary_numbers import WRITTEN_DIGITS, OrdinaryNumbers, digits_of
 from onnxtool.editing.resizing.resize_context import Resizing, node_label
-from onnxtool.model.ir.queries import attribute, constant_array, walk
+from onnxtool.model.ir.queries import attribute, constant_array, producer, walk
 from onnxtool.model.operators.layout_rules import axes_of
-from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.symbolic_dims import Expr, content
 from onnxtool.model.operators.table import STANDARD, operator_of
-from onnxtool.model.operators.value_facts import Size, elements_of, integers, sizes_of
+from onnxtool.model.operators.value_facts import elements_of, integers, sizes_of
 from onnxtool.report.proof import Assumption
 
 _LEARNED = 3  # so many different floats in one tensor were learned, or written
@@ -139,10 +139,11 @@ class BakedNumbers:
     def __init__(self, model: ir.Model, state: Resizing, batch: str | None) -> None:
         self._model, self._state, self._batch = model, state, batch
         self._lengths = Lengths({n: s for s, n in state.old.roots.items() if s != batch})
-        self._sums = GrowingSums(self._axes)
+        self._sums = GrowingSums(self._axes, self._still)
         self._means: set[ir.Value] = set()  # over the dim, scaled or in another shape
         self._found: list[Assumption] = []
         self._reached: set[ir.Value] = {v for v in model.graph.inputs if self._axes(v)}
+        self._moving = {v for graph in model.graphs() for v in graph.inputs}  # what is no constant
         kept: set[int] = set()
         limits: set[float] = set()
         self._dilations: set[int] = set()
@@ -154,6 +155,8 @@ class BakedNumbers:
                 kept |= {d for a, d in enumerate(sizes_of(value) or ()) if isinstance(d, int) and a not in changed}
             if any(v in self._reached for v in node.inputs):
                 self._reached |= set(node.outputs)
+            if self._moves(node):
+                self._moving |= set(node.outputs)
             if node.op_type == "Clip":
                 arrays = (constant_array(v) for v in node.inputs[1:])
                 limits |= {float(a.reshape(-1)[0]) for a in arrays if a is not None and a.size == 1}
@@ -162,6 +165,8 @@ class BakedNumbers:
                     for bound in integers(operand) or ():
                         self._slices.setdefault(bound, set()).add(node)
             self._dilations |= set(attribute(node, "dilations") or ())
+        self._hidden = {attribute(n, "hidden_size", 0) for n in walk(model.graph)}
+        self._operands = self._short_operands()
         self._ordinary = OrdinaryNumbers(frozenset(self._lengths.roots), frozenset(kept), frozenset(limits))
 
     def assumptions(self) -> list[Assumption]:
@@ -176,6 +181,11 @@ class BakedNumbers:
                 )
         for node, told in self._state.assumed:
             self._assume(node, told)
+        for node, base in self._state.bases:
+            usual = digits_of(base, 1e-6) == 1 and f"{base:e}"[0] in "15"  # 10000, 500000
+            if not usual:
+                self._assume(node, f"{base:g}, the base of its frequencies, is not made of the old size")
+            self._amount(node, base, np.dtype(np.float64), name="the base of its frequencies", alone=True)
         for node in walk(self._model.graph):
             if node.domain not in STANDARD and any(f[:2] == (node.domain, node.op_type) for f in self._model.functions):
                 self._assume(node, "the function has no number that is made of the old size")
@@ -299,17 +309,19 @@ class BakedNumbers:
                 self._assume(node, f"the {count} largest are not {told or 'a part of all'}, made of the old size")
 
     def _pad(self, node: ir.Node, axes: dict[int, int]) -> None:
-        rank = len(sizes_of(node.inputs[0]) or ())
-        pads = attribute(node, "pads") or (integers(node.inputs[1]) if len(node.inputs) > 1 else None)
-        if pads is None or len(pads) != 2 * rank:
-            return
         for axis, size in axes.items():
-            before, after = pads[axis], pads[axis + rank]
+            before, after = self._padding(node, axis)
             aligned = (size + before + after) % _ALIGNED == 0
             if self._fills_window(node.outputs[0], axis, before + after):
                 continue
             if (before or after) and (before != after or aligned or before > _POSITIONS):
                 self._assume(node, f"{before} and {after} more at the ends of a dim of {size} are right at every size")
+
+    def _padding(self, node: ir.Node, axis: int) -> tuple[int, int]:
+        """What a Pad adds to the ends of a dim."""
+        rank = len(sizes_of(node.inputs[0]) or ())
+        pads = attribute(node, "pads") or (self._still(node.inputs[1]) if len(node.inputs) > 1 else None)
+        return (int(pads[axis]), int(pads[axis + rank])) if pads is not None and len(pads) == 2 * rank else (0, 0)
 
     def _fills_window(self, padded: ir.Value, axis: int, more: int) -> bool:
         """Whether padding is what the windows of a next layer with stride 1 lose, at every size."""
@@ -329,7 +341,7 @@ class BakedNumbers:
 
     def _reshape(self, node: ir.Node, axes: dict[int, int]) -> None:
         data = sizes_of(node.inputs[0]) or ()
-        still = prod(d if isinstance(d, int) else _factor(d) for d in data) or 1
+        still = prod(d if isinstance(d, int) else content(d) for d in data) or 1
         items = elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
         target = items.elements if items is not None else attribute(node, "shape", ())
         for number in target:
@@ -411,6 +423,8 @@ class BakedNumbers:
             for d in self._dilations
         )
         schedule = dilation == 1 or 2 * pads == reach - 1 or pads == reach - 1 or bool(self._dilations - {1, dilation})
+        pad = producer(node.inputs[0], "Pad")
+        schedule = schedule or (pad is not None and sum(self._padding(pad, place + 2)) == reach - 1)
         same = dilation % 2 and kernel % 2 and 2 * pads == kernel - 1
         part = any(kernel in (size // m, ceil(size / m)) for m in range(2, _SHARES // _NARROW + 1))
         found = {
@@ -430,18 +444,29 @@ class BakedNumbers:
         operator = operator_of(node)
         if operator.compares:
             self._decision(node)
-        if operator.integer != "no" or (node.domain in STANDARD and node.op_type in self._rules()):
+        if operator.integer != "no" or node.outputs[0] in self._operands:
             return
+        if node.outputs[0] in self._state.sizes:
+            return
+        fitting = self._fitting(node)
+        if fitting is None:
+            return
+        judged = len(node.inputs)
+        if node.domain in STANDARD and node.op_type in self._rules():
+            judged = node.op_type == "Gather"  # its table; other operands are places
         scales = node.op_type in ("Mul", "Div") and any(v in self._means for v in node.inputs)
-        for value, name in zip(node.inputs, _operand_names(node), strict=False):
-            array = _small_constant(value) if name not in _AXES else None
+        for value, name in zip(node.inputs[:judged], _operand_names(node), strict=False):
+            computed = value is not None and value.name in self._state.computed
+            array = self._numbers(value, few=not computed) if name not in _AXES else None
             if array is None or array.dtype.kind not in "iuf":
                 continue
-            alone = array.size == 1 and self._meets(node, value)
+            alone = computed or (array.size == 1 and self._meets(node, value))
             numbers = np.unique(array)
-            if array.dtype.kind == "f" and len(numbers) > _LEARNED:
+            if array.dtype.kind == "f" and len(numbers) > _LEARNED and not computed:
                 continue
             for number in numbers:
+                if number in fitting and number not in self._lengths.roots:
+                    continue
                 self._amount(node, number, array.dtype, name=value.name if value is not None else "", alone=alone)
                 if scales and (told := self._lengths.shares(float(number))):
                     self._assume(node, f"{number:.6g}, a scale of a mean, is not {told}, made of the old size")
@@ -450,12 +475,53 @@ class BakedNumbers:
             if scales and not item.is_ref():
                 self._amount(node, item.as_float(), np.dtype(np.float32), name=item.name, alone=True)
 
+    def _fitting(self, node: ir.Node) -> set[int] | None:
+        """Numbers that what a Concat joins into a shape has to fit; None where all of them have to, as in a target."""
+        users = [u.node for u in node.outputs[0].uses() if u.idx in operator_of(u.node).sizes]
+        if node.op_type != "Concat" or not users or len(users) < len(node.outputs[0].uses()):
+            return set()
+        if all(u.op_type == "Reshape" for u in users):
+            return None
+        kept = [self._hidden, *(set(sizes_of(u.inputs[0]) or ()) for u in users if u.op_type == "Expand")]
+        return {n for sizes in kept for n in sizes if isinstance(n, int)}
+
+    def _short_operands(self) -> set[ir.Value]:
+        """What constants alone make of few integers, as padding: it is judged where it is read."""
+        found: set[ir.Value] = set()
+        for node in reversed([*walk(self._model.graph)]):
+            for value in () if self._moves(node) else node.outputs:
+                array = self._still(value)
+                short = array is not None and array.ndim == 1 and array.dtype.kind in "iu" and array.size <= _FEW
+                users = [u.node for u in value.uses()]
+                if all(short if self._moves(u) else found.issuperset(u.outputs) for u in users):
+                    found.add(value)
+        return found
+
+    def _moves(self, node: ir.Node) -> bool:
+        """False for a node that constants alone decide; a body may capture anything."""
+        return operator_of(node).has_bodies or any(v in self._moving for v in node.inputs)
+
+    def _still(self, value: ir.Value | None) -> np.ndarray | None:
+        """What a value is, of which no input decides anything."""
+        return None if value in self._moving else self._state.array(value)
+
+    def _numbers(self, value: ir.Value | None, *, few: bool) -> np.ndarray | None:
+        """What a constant is made of, if that is few numbers or the same one everywhere."""
+        tensor = value.const_value if value is not None else None
+        array = self._still(value) if tensor is None or tensor.size <= _MOST else None
+        if array is None or not array.size or array.dtype.kind not in "iuf":
+            return None
+        if not few or array.size <= _FEW:
+            return array
+        flat = array.reshape(-1)
+        return flat[:1] if flat[0] == flat[-1] and (flat == flat[0]).all() else None
+
     def _meets(self, node: ir.Node, constant: ir.Value | None) -> bool:
         """Whether a number meets data of the dim, and is not the bias of the one channel that there is."""
         others = [v for v in node.inputs if v is not constant and v in self._reached]
         shape = sizes_of(constant) or ()
         bias = bool(shape) and node.op_type != "Concat"
-        learned = bias and any((sizes_of(v) or (0,))[-len(shape)] == 1 for v in others)
+        learned = bias and any((sizes_of(v) or ())[-len(shape) :][:1] == (1,) for v in others)
         scales = any((p := v.producer()) is not None and p.op_type == "DynamicQuantizeLinear" for v in others)
         return bool(others) and not learned and not scales
 
@@ -476,9 +542,9 @@ class BakedNumbers:
             name: of the constant or the attribute.
             alone: it is one number for all elements, and so none that was learned for a channel.
         """
-        if not np.isfinite(number) or number == 0 or abs(number) == 1:
-            return
         whole = dtype.kind in "iu"
+        if not np.isfinite(number) or number == 0 or abs(number) in (1, None if whole else np.finfo(dtype).max):
+            return
         if whole and abs(number) < _TELLING:
             return
         close = 0.0 if whole else _CLOSE.get(dtype, 1e-3)
@@ -508,25 +574,6 @@ class BakedNumbers:
         met = self._sums.meets(node)
         if met is not None:
             self._assume(node, f"{met.name!r}, which meets a sum over the dim, is not made of the old size")
-
-
-def _factor(size: Size) -> int:
-    """What a dim is a multiple of: 3 for 3 * length."""
-    return size.terms[0][1] if isinstance(size, Expr) and len(size.terms) == 1 else 1
-
-
-def _small_constant(value: ir.Value | None) -> np.ndarray | None:
-    """A constant of few elements, or of equal ones (one of them)."""
-    tensor = value.const_value if value is not None else None
-    if tensor is not None and tensor.size > _MOST:
-        return None
-    array = constant_array(value)
-    if array is None or not array.size or array.dtype.kind not in "iuf":
-        return None
-    if array.size <= _FEW:
-        return array
-    flat = array.reshape(-1)
-    return flat[:1] if flat[0] == flat[-1] and (flat == flat[0]).all() else None
 
 
 def _operand_names(node: ir.Node) -> Sequence[str]:

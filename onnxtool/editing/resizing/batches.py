@@ -151,15 +151,19 @@ class BatchProof:
         self._silent: dict[str, str] = {}
         self._dependence = RowDependence("", decided=False)
 
-    def dependence(self, after: ir.Model) -> RowDependence:
-        """What exact arithmetic says of the rows of a model whose batch is dynamic."""
-        return certify_rows(self._model, after, self.batch, self.old)
+    def dependence(self, after: ir.Model, state: Resizing) -> RowDependence:
+        """What exact arithmetic says of the rows of a model whose batch is dynamic.
 
-    def trial(self, after: ir.Model) -> Fault | None:
+        They are held against the model as it was, or, where constants are computed that it has rounded, alone.
+        """
+        before, size = (after, 1) if state.rounded else (self._model, self.old)
+        return certify_rows(before, after, self.batch, size)
+
+    def trial(self, after: ir.Model, state: Resizing) -> Fault | None:
         """What is wrong with an attempt: two quick batches, and more where exact arithmetic cannot decide it."""
         fault = self.fault(after, _QUICK)
         if fault is None:
-            self._dependence = self.dependence(after)
+            self._dependence = self.dependence(after, state)
             if not self._dependence.decided:
                 return self.fault(after, (), cases=self.telling())
         return fault
@@ -181,10 +185,14 @@ class BatchProof:
         self._domains = wider
 
     def case(self, size: int) -> Case:
-        """Inputs for a batch, and what the old model gives for each of its rows."""
+        """Inputs for a batch, and what the old model gives for each of its rows.
+
+        Rows are as unlike as can be, unless exact arithmetic has shown that none matters to another: what is left to
+        see then is how rows of silence round.
+        """
         if size not in self._cases:
             feeds = self._draw(size)
-            if size >= 4:
+            if size >= 4 and (self._dependence.reason or not self._dependence.decided):
                 for name, axis in self.batch.items():
                     feeds[name] = _varied(feeds[name], axis, self._domains.get(name))
             case = self._run(feeds)

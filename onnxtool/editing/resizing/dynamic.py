@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 
 import numpy as np
 import onnx_ir as ir
@@ -10,19 +11,23 @@ import onnx_ir as ir
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import inferred
 from onnxtool.editing.resizing.batches import BatchProof, Fault
+from onnxtool.editing.resizing.positions import Axes, GoesOnError
 from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
 from onnxtool.editing.resizing.rewrite import Dims, rewrite
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model.domains import input_domains
+from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import constant_array, input_specs, walk
-from onnxtool.model.operators.table import STANDARD
+from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import static_shape
+from onnxtool.model.randomness import is_random
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.runtime.probes import find_probes
 
 _MOST_ATTEMPTS = 40
 _MOST_MEASURED = 2000  # tensors
 _MOST_DIMS = 16  # of a tensor
+_MOST = 1 << 22  # elements of a tensor that is looked at
 
 Trial = Callable[[ir.Model, Resizing], Fault | None]
 
@@ -42,20 +47,19 @@ def make_dynamic(
     Raises:
         UnsupportedError: no attempt holds; the message names the node.
     """
-    base = model.clone()
+    base = inlined(model)  # so that numbers in functions are seen
     _fix_defaults(base)
     PassContext(base)  # names of their own for all values
     known = inferred(base)
-    indices = _computed_indices(known, context) if trial is not None else {}
+    indices = _computed_constants(known, context) if trial is not None else {}
     measured = _measured(known, context) if trial is not None else {}
     first: tuple[ir.Model, Resizing, Fault] | None = None
     baked: BakedSizeError | None = None
     order = {n.name or n.outputs[0].name or "": i for i, n in enumerate(walk(base.graph))}
     search = _DimSearch(order)
     for choices in search:
-        attempt = base.clone()
         try:
-            state = rewrite(attempt, known, dims, choices, indices, measured)
+            attempt, state = _attempt(base, known, dims, choices, indices, measured)
         except BakedSizeError as error:
             baked = baked or error
             search.failed(choices, error.ambiguous, error.node)
@@ -69,6 +73,26 @@ def make_dynamic(
         assert baked is not None
         raise baked
     raise UnsupportedError(_cause(*first, proof))
+
+
+def _attempt(
+    base: ir.Model,
+    known: ir.Model,
+    dims: Dims,
+    choices: Mapping[str, int],
+    indices: Mapping[str, np.ndarray],
+    measured: Mapping[str, tuple[int, ...]],
+) -> tuple[ir.Model, Resizing]:
+    """A rewritten model; from the start again, where constants have to go on for readers that were passed."""
+    origins: dict[tuple[str, int], Axes] = {}
+    while True:
+        attempt = base.clone()
+        try:
+            return attempt, rewrite(attempt, known, dims, choices, indices, measured, origins)
+        except GoesOnError as found:
+            if found.origins.keys() <= origins.keys():
+                raise UnsupportedError("constants that go on with a size do not lead to what needs it.") from found
+            origins |= found.origins
 
 
 def _fix_defaults(model: ir.Model) -> None:
@@ -144,16 +168,21 @@ def _measured(known: ir.Model, context: EditContext) -> dict[str, tuple[int, ...
     return {n: a.shape for n, a in outputs.items() if n in names and isinstance(a, np.ndarray)}
 
 
-def _computed_indices(known: ir.Model, context: EditContext) -> dict[str, np.ndarray]:
-    """Indices that nodes compute, where they are the same for different inputs: exporters compute them from sizes."""
+def _computed_constants(known: ir.Model, context: EditContext) -> dict[str, np.ndarray]:
+    """What nodes compute of constants alone, and indices that are the same in two runs: they are made of sizes."""
     watched = known.clone()
-    wanted = [
+    moving = set(watched.graph.inputs)
+    for node in watched.graph:
+        if any(v in moving for v in node.inputs) or operator_of(node).has_bodies or is_random(node):
+            moving |= set(node.outputs)
+    still = [v for n in watched.graph for v in n.outputs if v not in moving and prod(static_shape(v) or (0,)) <= _MOST]
+    indices = [
         node.inputs[1]
         for node in watched.graph
         if node.op_type in ("GatherND", "ScatterND") and node.domain in STANDARD and len(node.inputs) > 1
     ]
-    values = [v for v in dict.fromkeys(wanted) if v is not None and v.producer() is not None and v.dtype is not None]
-    values = [v for v in values if constant_array(v) is None and not v.is_graph_output()]
+    values = [v for v in dict.fromkeys([*still, *indices]) if v is not None and v.producer() is not None]
+    values = [v for v in values if v.dtype is not None and constant_array(v) is None and not v.is_graph_output()]
     if not values:
         return {}
     try:
@@ -168,7 +197,11 @@ def _computed_indices(known: ir.Model, context: EditContext) -> dict[str, np.nda
     except OnnxToolError:
         return {}
     names = [v.name or "" for v in values]
-    return {n: np.asarray(runs[0][n]) for n in names if np.array_equal(runs[0][n], runs[1][n])}
+    return {
+        n: a
+        for n in names
+        if isinstance(a := runs[0][n], np.ndarray) and np.array_equal(a, runs[1][n], equal_nan=a.dtype.kind == "f")
+    }
 
 
 def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | None) -> str:
@@ -180,7 +213,7 @@ def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | N
     if where is None and suspects:
         where = suspects[0]
     if where is None and proof is not None:
-        mixing = proof.dependence(model).node
+        mixing = proof.dependence(model, state).node
         where = f"{mixing} mixes the rows" if mixing else None
     elif suspects and where not in suspects:
         where = f"{where}, after {suspects[0]}"

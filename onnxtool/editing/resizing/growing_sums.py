@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import attribute, float_constant
+from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import sizes_of
@@ -26,10 +27,15 @@ class GrowingSums:
 
     Args:
         axes: the axes of a value that become dynamic.
+        array: what a value is that depends on no input.
     """
 
-    def __init__(self, axes: Callable[[ir.Value | None], Iterable[int]]) -> None:
-        self._axes = axes
+    def __init__(
+        self,
+        axes: Callable[[ir.Value | None], Iterable[int]],
+        array: Callable[[ir.Value | None], np.ndarray | None],
+    ) -> None:
+        self._axes, self._array = axes, array
         self._growing: set[ir.Value] = set()
         self._weighted: set[ir.Value] = set()  # sums over the dim are one
 
@@ -44,8 +50,10 @@ class GrowingSums:
             self._weighted |= set(node.outputs)
         elif node.op_type in ("Shape", "Size") and self._axes(node.inputs[0]):
             self._growing |= set(node.outputs)
-        elif node.op_type == "Range":
-            pass  # positions, which are the same at every size
+        elif node.op_type == "Range" or operator_of(node).compares:
+            pass  # positions, which are the same at every size, and truth values
+        elif node.op_type.startswith("Gather"):
+            self._follow(node, growing[0])  # a sum that looks something up ends there
         elif node.op_type == "Div":
             self._follow(node, growing[0] and not growing[1])
         elif not node.op_type.endswith("Normalization"):
@@ -61,11 +69,11 @@ class GrowingSums:
         if operator_of(node).moves or node.op_type.startswith("Reduce"):
             return None
         for value, grows in zip(node.inputs, growing, strict=True):
-            array = None if grows or value is None else float_constant(value)
-            if array is None or not array.size:
+            array = None if grows else self._array(value)
+            if array is None or not array.size or array.dtype.kind != "f":
                 continue
-            scales = node.op_type in ("Mul", "Div")
-            if not (abs(array) == 1).all() if scales else (abs(array) > _TINY).any():
+            free = 0 if node.op_type in ("Mul", "Div") else _TINY
+            if ((abs(array) > free) & (abs(array) != 1)).any():
                 return value
         return None
 

@@ -41,6 +41,7 @@ class OtherSizes:
         self._dims, self._roots, self._context = dims, roots, context
         self._others = [s for s in roots if s != batch]
         self._strides: dict[str, int] = {}
+        self._limits: dict[str, int] = {}
         self._domains = input_domains(before)
         runner = context.runner(before)
         specs = input_specs(before)
@@ -50,13 +51,19 @@ class OtherSizes:
         self._given = probe.feeds
 
     def sizes(self) -> list[dict[str, int]]:
-        """Larger sizes, all dims alike and apart: by a step of all strides, by three, and twice the size."""
+        """Larger sizes, all dims alike and apart: by a step of all strides, by three, and twice the size.
+
+        Smaller ones where a table ends before them.
+        """
         steps = {s: self._strides.get(s, 1) for s in self._others}
         found = [{s: self._roots[s] + n * steps[s] for s in self._others} for n in (1, 3)]
         found.append({s: 2 * self._roots[s] for s in self._others})
         for alone in self._others if len(self._others) > 1 else ():
             found.append({s: self._roots[s] + steps[s] * (s == alone) for s in self._others})
-        return found
+        found = [s for s in found if all(n <= self._limits.get(name, n) for name, n in s.items())]
+        return found or [
+            {s: self._roots[s] // n // steps[s] * steps[s] or steps[s] for s in self._others} for n in (2, 3)
+        ]
 
     def _harder(self) -> list[dict[str, int]]:
         """Sizes that a model need not take: between the steps of its strides, and smaller ones."""
@@ -89,7 +96,7 @@ class OtherSizes:
         """
         if not self._others:
             return None
-        self._strides = {s: state.stride(s) for s in self._others}
+        self._strides, self._limits = {s: state.stride(s) for s in self._others}, state.limits
         try:
             runner = self._context.runner(after)
             compare(after, [(self._given, self._expected)], self._context, "", exact=False)

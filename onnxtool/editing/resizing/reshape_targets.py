@@ -43,9 +43,24 @@ def placements(
                     left = exact_divide(own, number)
                     if left is not None:
                         extended.append([*target[:place], multiply(left, part), *target[place + 1 :]])
+                for place in () if places else _split(old_target, start, number):
+                    left = exact_divide(target[place], old_target[place])
+                    grown = sizes.quotient(part, number // old_target[place])
+                    if left is not None and grown is not None:
+                        extended.append([*target[:place], multiply(left, grown), *target[place + 1 :]])
             found = extended
     unique: dict[tuple[Size, ...], None] = dict.fromkeys(tuple(t) for t in found)
     return list(unique)
+
+
+def _split(target: Sequence[int], start: int, number: int) -> list[int]:
+    """Indices of the dims into which a dim is cut, as into windows: either their number grows or their size."""
+    found = []
+    for index, dim in enumerate(target):
+        low = prod(target[:index])
+        if start <= low < start * number and dim > 1:
+            found.append(index)
+    return found if prod(target[i] for i in found) == number else []
 
 
 def _places(target: Sequence[int], start: int, end: int, number: int, axis: int, preferred: Sequence[int]) -> list[int]:
@@ -56,14 +71,15 @@ def _places(target: Sequence[int], start: int, end: int, number: int, axis: int,
         low, high = prod(target[:index]), prod(target[: index + 1])
         if number == 0 or dim % number:
             continue
-        exact = dim == number and start <= low <= end and high <= max(end, low * number)
+        within = start <= low <= end if number == 1 else start <= low < end  # a size of 1 may stand at the end, too
+        exact = dim == number and within and high <= max(end, low * number)
         if exact:
             tier = 0
         elif low == start:
-            tier = 1 if index < last or len(target) == 1 else 4
+            tier = 1 if index < last or len(target) == 1 or number > 1 else 4
         elif low < start < high or (start < low < end):
             tier = 2
-        elif high == start:
+        elif high == start and number == 1:
             tier = 3
         else:
             continue

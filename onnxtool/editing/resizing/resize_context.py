@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.ir.queries import constant_array
 from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.table import operator_of
 from onnxtool.model.operators.value_facts import KnownElements as Elements
 from onnxtool.model.operators.value_facts import Size, set_elements, set_sizes, sizes_of
 from onnxtool.optimization.pass_context import PassContext
@@ -24,6 +25,11 @@ def node_label(node: ir.Node) -> str:
     """How messages call a node: "Reshape 'flatten'", or by what it makes."""
     made = next((v.name for v in node.outputs if v.name), "")
     return f"{node.op_type} {node.name or made!r}"
+
+
+def node_key(node: ir.Node) -> str:
+    """What tells a node from others in all attempts."""
+    return node.name or node.outputs[0].name or ""
 
 
 class BakedSizeError(UnsupportedError):
@@ -46,12 +52,18 @@ class Resizing:
         old: sizes as they were.
         choices: for nodes where a size fits in several places, which alternative to take (0 is the likeliest).
         indices: what computed indices are, by name, where they are the same for every input.
+        origins: (node, operand) -> the axes along which a constant goes on for all that is made of it.
 
     Attributes:
         ambiguous: node name -> number of alternatives, for nodes that have several.
         suspects: nodes that mix or drop the dim that changes, with what they do.
         assumed: nodes of which something is taken for granted that no run shows, with what it is.
         rewritten: one line for each change.
+        sizes: tensors that hold sizes which are computed now.
+        limits: symbol -> the largest size for which a table has rows.
+        computed: constants of functions of places, by name; each number of them may be made of the old size.
+        bases: of frequencies, with the node that reads the table; they may be made of the old size, too.
+        rounded: constants are computed, which rounds otherwise than what exporters wrote.
         position: the node of the main graph before which new nodes go.
     """
 
@@ -62,14 +74,22 @@ class Resizing:
         old: OldSizes,
         choices: Mapping[str, int],
         indices: Mapping[str, np.ndarray] | None = None,
+        origins: Mapping[tuple[str, int], Mapping[int, Size]] | None = None,
     ) -> None:
         self._indices = indices or {}
+        self.origins = origins or {}
         self.model, self.context, self.old, self.choices = model, context, old, choices
         self.ambiguous: dict[str, int] = {}
         self.suspects: list[tuple[ir.Node, str]] = []
         self.assumed: list[tuple[ir.Node, str]] = []
         self.rewritten: list[str] = []
         self.position: ir.Node | None = None
+        self.sizes: set[ir.Value] = set()
+        self.limits: dict[str, int] = {}
+        self.computed: set[str] = set()
+        self.bases: list[tuple[ir.Node, float]] = []
+        self.rounded = False
+        self._moving: set[ir.Value] = set(model.graph.inputs)  # what hangs on inputs, or on their sizes
         self._seen: list[ir.Value] = []
         self._anchors: dict[Expr, tuple[ir.Value, int]] = {}
         self._scalars: dict[Expr, ir.Value] = {}
@@ -83,28 +103,47 @@ class Resizing:
     def array(self, value: ir.Value | None) -> np.ndarray | None:
         """A constant, or computed indices that are the same for every input and were made for the old sizes."""
         found = constant_array(value)
-        if found is None and value is not None and not self.changed(value):
+        if found is None and value is not None and (value not in self._moving or not self.changed(value)):
             found = self._indices.get(value.name or "")
         return found
 
     def stride(self, symbol: str) -> int:
         """How many elements of a dim make one behind all strides; the model may take multiples of it only."""
         root, found = self.old.roots[symbol], 1
-        for inner in {d for value in self._seen for d in self._old_changed(value)}:
+        for inner in {d for value in self._seen for d in self._old_changed(value, symbol)}:
             if 0 < inner < root and root % inner == 0 and lcm(found, root // inner) <= _MOST_STRIDE:
                 found = lcm(found, root // inner)
         return found
 
-    def _old_changed(self, value: ir.Value) -> list[int]:
-        old = self.old.of(value) or ()
-        return [old[axis] for axis in self.changed(value) if axis < len(old)]
+    def limit(self, sizes: Iterable[Size], rows: Size, indices: np.ndarray) -> None:
+        """Note that indices which go on with sizes end with the rows of a table."""
+        for symbol, root in self.old.roots.items():
+            if isinstance(rows, int) and Expr({(symbol,): 1}) in sizes:
+                most = root + rows - 1 - int(indices.max())
+                self.limits[symbol] = min(most, self.limits.get(symbol, most))
+
+    def _old_changed(self, value: ir.Value, symbol: str) -> list[int]:
+        old, sizes = self.old.of(value) or (), sizes_of(value) or ()
+        return [old[axis] for axis in self.changed(value) if axis < len(old) and self.old.hangs_on(sizes[axis], symbol)]
+
+    def passed(self, node: ir.Node) -> None:
+        """Note what a node makes, and whether that hangs on an input."""
+        if any(v in self._moving for v in node.inputs) or operator_of(node).has_bodies:
+            self._moving |= set(node.outputs)
+        if node.op_type in ("Reshape", "Flatten"):
+            self.old.merge(sizes_of(node.inputs[0]) or (), sizes_of(node.outputs[0]) or ())
+        for value in node.outputs:
+            self.anchor(value)
 
     def anchor(self, value: ir.Value) -> None:
         """Note a value of the main graph whose dims can be read where they are needed."""
         self._seen.append(value)
+        old = self.old.of(value) or ()
         for axis, size in enumerate(sizes_of(value) or ()):
             if isinstance(size, Expr):
                 self._anchors.setdefault(size, (value, axis))
+                if axis < len(old):
+                    self.old.note(size, old[axis])
 
     def changed(self, value: ir.Value | None) -> list[int]:
         """The axes of a value that change."""
@@ -117,6 +156,8 @@ class Resizing:
         assert self.position is not None
         value = self.context.insert(self.position, op_type, inputs, attributes, base=base)
         value.dtype = ir.DataType.INT64
+        if any(v in self._moving for v in inputs):
+            self._moving.add(value)
         return value
 
     def constant(self, numbers: Sequence[int] | np.ndarray, base: str) -> ir.Value:
@@ -140,22 +181,30 @@ class Resizing:
     def _computed(self, size: Expr, node: ir.Node) -> ir.Value:
         if size in self._anchors:
             return self._read(*self._anchors[size])
+        if size in self.old.quotients:
+            whole, divisor = self.old.quotients[size]
+            return self._size("Div", self.scalar(whole, node), self.constant([divisor], f"size_{divisor}"))
         total: ir.Value | None = None
         for monomial, factor in size.terms:
             part: ir.Value | None = None
             for name in monomial:
                 symbol = Expr({(name,): 1})
-                if symbol not in self._anchors:
+                if symbol not in self._anchors and symbol not in self.old.quotients:
                     raise UnsupportedError(f"{node_label(node)} needs the size {size}, which no tensor before it has.")
                 own = self.scalar(symbol, node)
-                part = own if part is None else self.insert("Mul", [part, own], [], "size")
+                part = own if part is None else self._size("Mul", part, own)
             if part is None:
                 part = self.constant([factor], f"size_{factor}")
             elif factor != 1:
-                part = self.insert("Mul", [part, self.constant([factor], f"size_{factor}")], [], "size")
-            total = part if total is None else self.insert("Add", [total, part], [], "size")
+                part = self._size("Mul", part, self.constant([factor], f"size_{factor}"))
+            total = part if total is None else self._size("Add", total, part)
         assert total is not None
         return total
+
+    def _size(self, op_type: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        made = self.insert(op_type, [a, b], [], "size")
+        self.sizes.add(made)
+        return made
 
     def _read(self, value: ir.Value, axis: int) -> ir.Value:
         if self.opset >= 15:
@@ -211,7 +260,6 @@ class Resizing:
 
     def choose(self, node: ir.Node, count: int) -> int:
         """Which of several alternatives to take at a node."""
-        key = node.name or (node.outputs[0].name or "")
         if count > 1:
-            self.ambiguous[key] = count
-        return min(self.choices.get(key, 0), count - 1)
+            self.ambiguous[node_key(node)] = count
+        return min(self.choices.get(node_key(node), 0), count - 1)

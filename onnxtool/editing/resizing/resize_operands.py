@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.resizing.positions import Axes, continued, counting
 from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
-from onnxtool.model.ir.queries import constant_array, producer
+from onnxtool.model.ir.queries import producer
 from onnxtool.model.operators.symbolic_dims import Expr
 from onnxtool.model.operators.value_facts import Size, elements_of, set_sizes, sizes_of
 
@@ -36,35 +37,61 @@ def enlarge(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size,
         return
     if _repeat_whole(state, node, index, axis, wanted):
         return
-    array = _array(value)
-    if array is not None and counted and _counts(array, axis):
-        node.replace_input_with(index, _counting(state, node, array, axis, wanted))
+    if counted and (made := counting(state, node, value, axis, wanted)) is not None:
+        node.replace_input_with(index, made)
         state.note(node, f"{value.name!r} counts to {wanted}")
         return
-    row = value if sizes[axis] == 1 else _row(state, node, value, axis, array, wanted)
+    row = value if sizes[axis] == 1 else _row(state, node, value, axis)
+    if row is None:
+        follow(state, node, index, {axis: wanted})
+        return
     target = [1] * len(sizes)
     shape = state.vector([*target[:axis], wanted, *target[axis + 1 :]], node, f"{value.name}_size")
     _expand(state, node, index, row, shape, value)
     state.note(node, f"{value.name!r} is repeated {wanted} times")
 
 
-def shrink(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) -> None:
-    """Give an operand of the old size the size 1 along an axis, so that it broadcasts.
+def shrink(state: Resizing, node: ir.Node, index: int, axes: Axes) -> None:
+    """Give an operand of the old sizes the size 1 along axes, so that it broadcasts, or have it follow the new ones.
 
     Raises:
-        BakedSizeError: its rows differ.
+        BakedSizeError: its rows differ, and nothing says how they go on.
+    """
+    followed = {}
+    for axis, wanted in axes.items():
+        if _repeat_whole(state, node, index, axis, wanted):
+            continue
+        value = node.inputs[index]
+        assert value is not None
+        row = _row(state, node, value, axis)
+        if row is None:
+            followed[axis] = wanted
+        else:
+            node.replace_input_with(index, row)
+            state.note(node, f"{value.name!r} is the same in every row, so one is kept")
+    if followed:
+        follow(state, node, index, followed)
+
+
+def follow(state: Resizing, node: ir.Node, index: int, axes: Axes) -> None:
+    """Have an operand go on along axes.
+
+    Raises:
+        BakedSizeError: nothing says how.
+        GoesOnError: it is made of constants that do.
     """
     value = node.inputs[index]
     assert value is not None
-    if _repeat_whole(state, node, index, axis, wanted):
-        return
-    array = _array(value)
-    if array is not None and _counts(array, axis) and array.dtype.kind in "iu":
-        node.replace_input_with(index, _counting(state, node, array, axis, wanted))
-        state.note(node, f"{value.name!r} counts to {wanted}")
-        return
-    node.replace_input_with(index, _row(state, node, value, axis, array, wanted))
-    state.note(node, f"{value.name!r} is the same in every row, so one is kept")
+    made = continued(state, node, index, axes)
+    if made is None:
+        what = "the weight" if value.const_value is not None else "the tensor"
+        size, wanted = next(((sizes_of(value) or ())[axis], wanted) for axis, wanted in axes.items())
+        raise BakedSizeError(
+            f"{node_label(node)} reads {what} {value.name!r}, which is made for the size {size} "
+            f"where {wanted} is needed now. Nothing was written."
+        )
+    node.replace_input_with(index, made)
+    state.note(node, f"{value.name!r} goes on to {', '.join(map(str, axes.values()))}")
 
 
 def _repeat_whole(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) -> bool:
@@ -103,51 +130,16 @@ def _repeat_whole(state: Resizing, node: ir.Node, index: int, axis: int, wanted:
     return True
 
 
-def _array(value: ir.Value) -> np.ndarray | None:
-    if value.const_value is not None and value.const_value.size > _MOST:
-        return None
-    return constant_array(value)
-
-
-def _counts(array: np.ndarray, axis: int) -> bool:
-    """True for 0, 1, 2, ... along the axis (and no other dim)."""
-    if array.dtype.kind not in "iu" or array.size != array.shape[axis]:
-        return False
-    return bool((array.reshape(-1) == np.arange(array.size)).all())
-
-
-def _counting(state: Resizing, node: ir.Node, array: np.ndarray, axis: int, wanted: Size) -> ir.Value:
-    """0, 1, ... up to a size, in the dims of the constant that it replaces."""
-    counted = state.count_to(wanted, node)
-    if array.dtype != np.int64:
-        kind = ir.DataType.from_numpy(array.dtype)
-        counted = state.insert("Cast", [counted], [ir.AttrInt64("to", int(kind))], "positions")
-        counted.dtype = kind
-    shape = [1] * array.ndim
-    shape[axis] = -1
-    if array.ndim != 1:
-        kept = counted.type
-        counted = state.insert("Reshape", [counted, state.constant(shape, "positions_shape")], [], "positions")
-        counted.type = kept
-    set_sizes(counted, [wanted if i == axis else 1 for i in range(array.ndim)])
-    return counted
-
-
-def _row(
-    state: Resizing, node: ir.Node, value: ir.Value, axis: int, array: np.ndarray | None, wanted: Size
-) -> ir.Value:
-    """One row of an operand whose rows are all the same.
-
-    Raises:
-        BakedSizeError: they are not, or it cannot be said.
-    """
-    if array is not None:
+def _row(state: Resizing, node: ir.Node, value: ir.Value, axis: int) -> ir.Value | None:
+    """One row of an operand whose rows are all the same; None when they are not, or it cannot be said."""
+    array = state.array(value)
+    if array is not None and array.size <= _MOST:
         first = np.take(array, [0], axis)
-        if np.array_equal(array, np.broadcast_to(first, array.shape), equal_nan=array.dtype.kind == "f"):
-            row = state.context.initializer(first, f"{value.name}_row")
-            set_sizes(row, first.shape)
-            return row
-        raise _baked(node, value, array.shape[axis], wanted)
+        if not np.array_equal(array, np.broadcast_to(first, array.shape), equal_nan=array.dtype.kind == "f"):
+            return None
+        row = state.context.initializer(first, f"{value.name}_row")
+        set_sizes(row, first.shape)
+        return row
     made = producer(value if node.graph is state.model.graph else None, "Expand", "ConstantOfShape", "Tile")
     shape = made.inputs[0 if made.op_type == "ConstantOfShape" else 1] if made is not None else None
     items = elements_of(shape)
@@ -163,15 +155,7 @@ def _row(
             row.type = value.type
             set_sizes(row, [1 if i == axis else d for i, d in enumerate(sizes)])
             return row
-    raise _baked(node, value, sizes[axis] if axis < len(sizes) else 0, wanted)
-
-
-def _baked(node: ir.Node, value: ir.Value, number: Size, wanted: Size) -> BakedSizeError:
-    what = "the weight" if value.const_value is not None else "the tensor"
-    return BakedSizeError(
-        f"{node_label(node)} reads {what} {value.name!r}, which is made for the size {number} "
-        f"where {wanted} is needed now. Nothing was written."
-    )
+    return None
 
 
 def _expand(state: Resizing, node: ir.Node, index: int, row: ir.Value, shape: ir.Value, value: ir.Value) -> None:

@@ -8,8 +8,8 @@ from contextlib import suppress
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing
-from onnxtool.editing.resizing.resize_operands import enlarge
+from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_key
+from onnxtool.editing.resizing.resize_operands import enlarge, follow
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.model.ir.editing import remove_unused
@@ -19,7 +19,9 @@ from onnxtool.model.operators.symbolic_dims import symbol
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import (
     Size,
+    Sizes,
     declared_sizes,
+    integers,
     set_elements,
     set_sizes,
     sizes_of,
@@ -36,6 +38,7 @@ def rewrite(
     choices: Mapping[str, int],
     indices: Mapping[str, np.ndarray] | None = None,
     measured: Mapping[str, tuple[int, ...]] | None = None,
+    origins: Mapping[tuple[str, int], Mapping[int, Size]] | None = None,
 ) -> Resizing:
     """Make dims of inputs dynamic, and rewrite what was made for their old sizes.
 
@@ -46,12 +49,14 @@ def rewrite(
         choices: which alternative to take at nodes where a size fits in several places.
         indices: what computed indices were, by name.
         measured: dims that a run of the old model had.
+        origins: operands that go on, as an attempt before has found.
 
     Returns:
         What was done, and what may be in the way.
 
     Raises:
         BakedSizeError: a size is part of a weight.
+        GoesOnError: it has to be tried with further operands that go on.
         UnsupportedError: a size is needed where it cannot be computed.
     """
     roots: dict[str, int] = {}
@@ -63,7 +68,7 @@ def rewrite(
                 roots.setdefault(name, size)
             value.shape = ir.Shape([name if i == axis else d for i, d in enumerate(old)])
     _forget(model, known)
-    state = Resizing(model, PassContext(model), OldSizes(known, roots, measured), choices, indices)
+    state = Resizing(model, PassContext(model), OldSizes(known, roots, measured), choices, indices, origins)
     for value in model.graph.inputs:
         sizes = declared_sizes(value)
         if sizes is not None:
@@ -73,8 +78,7 @@ def rewrite(
         for node in list(model.graph):
             state.position = node
             _visit(state, node)
-            for value in node.outputs:
-                state.anchor(value)
+            state.passed(node)
     except BakedSizeError as error:
         error.ambiguous = dict(state.ambiguous)
         error.node = (state.position.name or "") if state.position is not None else ""
@@ -105,6 +109,12 @@ def _clear(value: ir.Value) -> None:
 
 
 def _visit(state: Resizing, node: ir.Node) -> None:
+    for index in range(len(node.inputs)):
+        if axes := state.origins.get((node_key(node), index)):
+            if node.op_type == "Gather" and (indices := state.array(node.inputs[index])) is not None:
+                rows = (sizes_of(node.inputs[0]) or ())[attribute(node, "axis", 0)]
+                state.limit(axes.values(), rows, indices)
+            follow(state, node, index, axes)
     rule = RULES.get(node.op_type) if node.domain in STANDARD else None
     if rule is not None:
         # An input is missing or odd: the node stays as it is, and the proof tells.
@@ -161,9 +171,11 @@ def _enter(node: ir.Node, body: ir.Graph) -> None:
             sizes = () if index < 2 else sizes_of(outer)
         elif node.op_type == "Scan":
             outer = node.inputs[index] if index < len(node.inputs) else None
-            scanned = index >= len(node.inputs) - int(attribute(node, "num_scan_inputs", 0))
-            known = sizes_of(outer)
-            sizes = known[1:] if scanned and known else known
+            scanned = index - (len(node.inputs) - int(attribute(node, "num_scan_inputs", 0)))
+            sizes = sizes_of(outer)
+            if scanned >= 0 and sizes:
+                axis = _scan_axis(node, "scan_input_axes", scanned, len(sizes))
+                sizes = (*sizes[:axis], *sizes[axis + 1 :])
         value.meta["onnxtool.sizes"] = sizes
 
 
@@ -198,12 +210,29 @@ def _leave(state: Resizing, node: ir.Node, bodies: list[ir.Graph]) -> None:
         if node.op_type == "If" and len(bodies) > 1 and inner != sizes_of(bodies[1].outputs[index]):
             inner = None
         if inner is not None and node.op_type != "If" and index >= carried:
-            old = state.old.of(value)
-            inner = (old[0] if old and old[0] < 100_000 else symbol(f"?{value.name}.0"), *inner)
+            inner = _stacked(state, node, index - carried, value, inner)
         if inner is not None:
             set_sizes(value, inner)
         else:
             _follow(state, node, value)
+
+
+def _stacked(state: Resizing, node: ir.Node, index: int, value: ir.Value, inner: Sizes) -> Sizes:
+    """The dims of what every turn of a loop gives, one beside the other."""
+    axis, old = _scan_axis(node, "scan_output_axes", index, len(inner) + 1), state.old.of(value)
+    turns: Size = symbol(f"?{value.name}.{axis}")
+    if node.op_type == "Scan":
+        scanned = sizes_of(node.inputs[-1]) or (turns,)
+        turns = scanned[_scan_axis(node, "scan_input_axes", attribute(node, "num_scan_inputs", 1) - 1, len(scanned))]
+    elif old and old[axis] < 100_000 and integers(node.inputs[0]):
+        turns = old[axis]
+    return (*inner[:axis], turns, *inner[axis:])
+
+
+def _scan_axis(node: ir.Node, name: str, index: int, rank: int) -> int:
+    """Along which axis a Scan takes or gives its turns; 0 for a Loop."""
+    axes = attribute(node, name, ())
+    return int(axes[index]) % rank if index < len(axes) else 0
 
 
 def _open_changed(value: ir.Value) -> None:
@@ -233,8 +262,9 @@ def _declare(state: Resizing, known: ir.Model) -> None:
                 _open_changed(value)
             for value in body.outputs:
                 sizes = sizes_of(value)
-                if sizes is not None and value.const_value is None:
-                    value.shape = ir.Shape([s if isinstance(s, int) else None for s in sizes])
+                if value.const_value is None and (sizes is not None or value.shape is not None):
+                    dims = sizes if sizes is not None else [None] * len(value.shape or ())
+                    value.shape = ir.Shape([s if isinstance(s, int) else None for s in dims])
     for value in model.graph.outputs:
         sizes, old = sizes_of(value), before.get(value.name)
         if sizes is not None:

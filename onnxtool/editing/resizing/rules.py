@@ -33,14 +33,17 @@ def _align(state: Resizing, node: ir.Node, operands: Sequence[int], skipped: int
     if any(s is None for s in shapes):
         return
     known = [s for s in shapes if s is not None]
+    old_sized: dict[int, dict[int, Size]] = {index: {} for index in operands}
     for position in range(1 + skipped, max((len(s) for s in known), default=0) + 1):
         dims = [s[-position] if len(s) >= position else 1 for s in known]
         wanted = next((d for d in dims if state.old.changes(d)), None)
         if not isinstance(wanted, Expr):
             continue
-        for index, dim in zip(operands, dims, strict=True):
+        for index, dim, sizes in zip(operands, dims, known, strict=True):
             if isinstance(dim, int) and dim != 1 and dim == state.old.number(wanted):
-                shrink(state, node, index, len(known[operands.index(index)]) - position, wanted)
+                old_sized[index][len(sizes) - position] = wanted
+    for index, axes in old_sized.items():
+        shrink(state, node, index, axes)
 
 
 def _gemm(state: Resizing, node: ir.Node) -> None:
@@ -51,7 +54,7 @@ def _gemm(state: Resizing, node: ir.Node) -> None:
         return
     rows = data[1 if attribute(node, "transA", 0) else 0]
     if isinstance(rows, Expr) and isinstance(bias[0], int) and bias[0] != 1 and state.old.changes(rows):
-        shrink(state, node, 2, 0, rows)
+        shrink(state, node, 2, {0: rows})
 
 
 def _concat(state: Resizing, node: ir.Node) -> None:

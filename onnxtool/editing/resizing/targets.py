@@ -55,6 +55,7 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     chosen = options[choice - (order is not None)]
     if now == chosen or not all(state.old.is_known(s) for s in chosen if isinstance(s, int) and s):
         return
+    cut = _cut(state, node, data, chosen, old_target)
     numbers: list[Size] = []
     open_at = None
     for index, size in enumerate(chosen):
@@ -62,7 +63,7 @@ def reshape(state: Resizing, node: ir.Node) -> None:
             numbers.append(size)
         elif copies and index < len(data) and data[index] == size:
             numbers.append(0)
-        elif open_at is None:
+        elif open_at is None and not cut:
             open_at = index
             numbers.append(-1)
         else:
@@ -72,6 +73,22 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     else:
         _replace(state, node, 1, numbers)
     state.note(node, f"target {_told(wanted)} is now {_told(numbers)}")
+
+
+def _cut(
+    state: Resizing, node: ir.Node, data: tuple[Size, ...], chosen: tuple[Size, ...], old: tuple[int, ...]
+) -> bool:
+    """Whether a dim is cut into several, as into windows; no file tells which of them grows."""
+    known = [q for q in state.old.quotients if not any(exact_divide(d, q) for d in data)]
+    grown = [n for size, n in zip(chosen, old, strict=True) if any(exact_divide(size, q) for q in known)]
+    stay = [n for size, n in zip(chosen, old, strict=True) if n > 1 and isinstance(size, int)]
+    if grown:
+        told = " and ".join(map(str, dict.fromkeys(grown)))
+        state.assumed.append((node, f"{told} of its target grows and {', '.join(map(str, stay))} do not"))
+    for size, number in zip(data, state.old.of(node.inputs[0]) or (), strict=False):
+        if size not in chosen and state.old.is_unclear(size, number):
+            state.assumed.append((node, f"the dims of {size} are taken apart in the order of the inputs"))
+    return bool(grown)
 
 
 def _turn_rows(state: Resizing, node: ir.Node, sizes: list[Size], place: int) -> None:
@@ -131,7 +148,7 @@ def expand(state: Resizing, node: ir.Node) -> None:
     for place, element in enumerate(elements):
         axis = place - len(elements) + len(data)
         if axis >= 0 and state.old.changes(element) and isinstance(data[axis], int) and data[axis] != 1:
-            shrink(state, node, 0, axis, element)
+            shrink(state, node, 0, {axis: element})
     if changed:
         _replace(state, node, 1, elements)
         state.note(node, f"target {_told(items.elements)} is now {_told(elements)}")

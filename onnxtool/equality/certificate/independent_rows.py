@@ -77,21 +77,22 @@ def row_dependence(
     Args:
         model: with the data of its weights; its batch is dynamic.
         most: rows of the largest batch.
-        seconds: that this may take; a model that takes longer is not certified.
+        seconds: of processor time that this may take; a model that takes longer is not certified.
         fixed: the model whose rows are right; None for this one, with the batch first in all inputs and outputs.
     """
-    until = time.monotonic() + seconds
+    until = time.thread_time() + seconds
     try:
         batch = _batch_keys(model, fixed)
         usual = [*itertools.islice(usual_sizes(model, ()), 1 + _OTHER_SIZES)]
+        first = {**usual[0], **(_old_sizes(model, fixed) if fixed else {})}
         decided, steps, unlike, _ = turning_sizes(
-            model, model, usual[0], *(time.thread_time() + seconds * part for part in (1 / 4, 1 / 2))
+            model, model, usual[0], *(time.thread_time() + seconds * part for part in (1 / 8, 1 / 2))
         )
         if unlike is not None:
             return RowDependence("the shapes of its outputs differ from run to run")
         few = 3 if fixed and fixed.size == 2 else 2  # the fixed batch itself shows nothing
-        tried: list[Sizes] = [{**sizes, **dict.fromkeys(batch, n)} for sizes in usual[:1] for n in (few, 3, most)]
-        tried += [{**sizes, **dict.fromkeys(batch, few)} for sizes in usual[1:]]
+        tried: list[Sizes] = [{**first, **dict.fromkeys(batch, n)} for n in (few, 3, most)]
+        tried += [{**sizes, **dict.fromkeys(batch, few)} for sizes in usual]
         for sizes in (*decided, *steps):
             rows = min(max(*(sizes[key] for key in batch), 2), most)
             tried.append({**sizes, **dict.fromkeys(batch, rows)})
@@ -124,6 +125,17 @@ def _batch_keys(model: onnx.ModelProto, fixed: FixedBatch | None) -> set[str]:
     return keys
 
 
+def _old_sizes(model: onnx.ModelProto, fixed: FixedBatch) -> Sizes:
+    """The dims beside the batch that have become dynamic too: at other sizes the fixed model says nothing."""
+    before = {info.name: info.type.tensor_type.shape.dim for info in free_inputs(fixed.model)}
+    return {
+        dim_key(info, k, dim): old.dim_value
+        for info in free_inputs(model)
+        for k, (dim, old) in enumerate(zip(info.type.tensor_type.shape.dim, before.get(info.name, ()), strict=False))
+        if old.HasField("dim_value") and not dim.HasField("dim_value") and k != fixed.axes.get(info.name)
+    }
+
+
 def _other_constants(
     model: onnx.ModelProto, usual: Sizes, batch: set[str], most: int, tried: Sequence[Sizes]
 ) -> list[Sizes]:
@@ -144,7 +156,9 @@ class _Rows:
     def __init__(
         self, model: onnx.ModelProto, sizes: Sizes, batch: set[str], until: float, fixed: FixedBatch | None
     ) -> None:
-        self._model, self._sizes, self._until, self._fixed = model, sizes, until, fixed
+        self._model, self._sizes, self._until = model, sizes, until
+        takes = fixed and _old_sizes(model, fixed).items() <= sizes.items()
+        self._fixed = fixed if takes or fixed is None else FixedBatch(model, fixed.axes)
         self._axes = fixed.axes if fixed else {info.name: 0 for info in free_inputs(model)}
         self._count = sizes[next(iter(batch))]
         self._point = Field(secrets.randbits(48))
@@ -209,7 +223,7 @@ class _Rows:
 
         def see(node: onnx.NodeProto, name: str, value: Item) -> None:
             nonlocal count
-            if time.monotonic() > self._until:
+            if time.thread_time() > self._until:
                 raise NotCoveredError("the time is over")
             for data in map(_data, value if isinstance(value, list) else [value]):
                 count += data.size

@@ -185,7 +185,7 @@ class Constants:
 
     def _add(self, node: onnx.NodeProto) -> bool:
         """Work a node out where all it reads is known."""
-        if not node.input or not all(n in self.known for n in node.input if n):
+        if not "".join(node.input[:1]) or not all(n in self.known for n in node.input if n):
             return False
         if any(a.HasField("t") or a.HasField("g") for a in node.attribute):
             return False

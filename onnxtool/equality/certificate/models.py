@@ -49,7 +49,7 @@ def certify_models(
 
 
 def certify_rows(
-    before: ir.Model, after: ir.Model, batch: Mapping[str, int], size: int, seconds: float = 5.0
+    before: ir.Model, after: ir.Model, batch: Mapping[str, int], size: int, seconds: float = 20.0
 ) -> RowDependence:
     """Whether a batch gives for each row what the model with a fixed batch gave for it alone.
 

@@ -544,7 +544,7 @@ class SizeRun:
 def _unrepeated(array: np.ndarray) -> np.ndarray:
     """One slice along each axis whose slices are all the same."""
     nan = array.dtype.kind in "fc"  # texts have none
-    for axis in range(array.ndim):
+    for axis in range(array.ndim if array.size else 0):
         one, last = array.take([0], axis), array.take([-1], axis)
         alike = np.array_equal(one, last, equal_nan=nan)  # most that are not all the same are unlike here already
         array = one if alike and np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=nan) else array

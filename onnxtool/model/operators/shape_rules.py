@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.broadcasting import broadcast
 from onnxtool.model.operators.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
-from onnxtool.model.operators.symbolic_dims import add, floor_divide
+from onnxtool.model.operators.symbolic_dims import add, exact_divide, floor_divide, multiply
 from onnxtool.model.operators.value_facts import Size, Sizes, UnknownValueError, elements_of, known, sizes_of
 
 Rule = Callable[[ir.Node], "Sizes | list[Sizes | None] | None"]
@@ -119,6 +119,17 @@ def _global_pool(node: ir.Node) -> Sizes | None:
     return (*data[:2], *(1 for _ in data[2:]))
 
 
+def _depth_to_space(node: ir.Node) -> Sizes | None:
+    (batch, depth, *space), block = known(sizes_of(node.inputs[0])), int(attribute(node, "blocksize"))
+    left = exact_divide(depth, block * block)
+    return None if left is None else (batch, left, *(multiply(d, block) for d in space))
+
+
+def _space_to_depth(node: ir.Node) -> Sizes | None:
+    (batch, depth, *space), block = known(sizes_of(node.inputs[0])), int(attribute(node, "blocksize"))
+    return named(node, (batch, multiply(depth, block * block), *(floor_divide(d, block) for d in space)))
+
+
 def _reduce(node: ir.Node) -> Sizes | None:
     data, axes = known(sizes_of(node.inputs[0])), axes_of(node)
     given = len(node.inputs) > 1 and node.inputs[1] is not None
@@ -183,6 +194,8 @@ RULES: dict[str, Rule] = {
     "conv": _conv,
     "pool": _pool,
     "global_pool": _global_pool,
+    "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
     "first": lambda node: [_same(node), *(None for _ in node.outputs[1:])],
     "recurrent": _recurrent,
     "indices": lambda node: sizes_of(node.inputs[1]),

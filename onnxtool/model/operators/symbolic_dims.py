@@ -93,21 +93,29 @@ def exact_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
         if any(c % b for _, c in _terms(a)):
             return None
         return _made({m: c // b for m, c in _terms(a)})
-    if a == b:
-        return 1
-    if len(b.terms) != 1:
-        return None
-    (below, factor), terms = b.terms[0], {}
-    for monomial, c in _terms(a):
-        rest = list(monomial)
-        for name in below:
+    (leading, factor), result = _leading(b), {}
+    while a != 0:  # long division, as of numbers
+        own, c = _leading(a)
+        rest = list(own)
+        for name in leading:
             if name not in rest:
                 return None
             rest.remove(name)
         if c % factor:
             return None
-        terms[tuple(rest)] = c // factor
-    return _made(terms)
+        result[tuple(rest)] = c // factor
+        a = subtract(a, multiply(b, Expr({tuple(rest): c // factor})))
+    return _made(result)
+
+
+def _leading(a: int | Expr) -> tuple[Monomial, int]:
+    """The term of the highest degree, by name among equals: products keep this order."""
+    return max(_terms(a), key=lambda term: (len(term[0]), term[0]))
+
+
+def content(a: Expr) -> int:
+    """The largest number that divides it whatever the symbols stand for: 4 of 4*length - 8."""
+    return gcd(*(c for _, c in a.terms))
 
 
 def floor_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:

@@ -236,7 +236,6 @@ def test_there_and_back(edited: Editor) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("x:2,4", "make it dynamic first"),
         ("x:batch,4,4", "has 2 dims, 3 given"),
         ("z:batch,4", "did you mean 'x'|the model has x"),
         ("x:?,4", "write a word"),
@@ -248,6 +247,50 @@ def test_there_and_back(edited: Editor) -> None:
 def test_nonsense_is_refused(edited: Editor, value: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         edited(text_of("y = Neg(x)", 2), f"set-shape={value}")
+
+
+def test_a_number_replaces_another_one(edited: Editor) -> None:
+    """A batch of 1 with 4 columns becomes 3 rows with 6."""
+    made = edited(text_of("s = Softmax(x) y = Reshape(s, t)", 2), "set-shape=x:3,6", weights={"t": ints(1, 4)})
+    x = floats(3, 6)
+    given = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    assert np.allclose(made.run(x=x)["y"], given, 1e-5)
+    assert [i.shape for i in (*made.report.inputs, *made.report.outputs)] == [(3, 6), (3, 6)]
+
+
+def test_a_number_that_a_weight_does_not_take_is_refused(edited: Editor) -> None:
+    with pytest.raises(UnsupportedError, match="MatMul"):
+        edited(text_of("y = MatMul(x, w)", 2), "set-shape=x:3,6", weights={"w": floats(4, 2)})
+
+
+def test_a_length_is_as_large_as_a_table_at_most(edited: Editor) -> None:
+    """As many rows as positions: only shorter inputs can show anything."""
+    table = floats(8, 3)
+    text = "g (float[1, 8, 3] x) => (float[a, b, c] y) { e = Gather(t, i) y = Add(x, e) }"
+    made = edited(text, "set-shape=x:1,length,3", weights={"t": table, "i": np.arange(8)[None]})
+    x = floats(1, 5, 3)
+    assert np.allclose(made.run(x=x)["y"], x + table[:5])
+    with pytest.raises(OnnxToolError):
+        made.run(x=floats(1, 9, 3))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3)])
+def test_dims_of_one_size_are_taken_apart_as_they_were_joined(edited: Editor, order: tuple[int, ...]) -> None:
+    """Nothing but the order in which a Reshape has joined them tells 4 rows from 4 columns."""
+    body = f"t = Transpose<perm={list(order)}>(x) r = Reshape(t, s) n = Neg(r) y = Reshape(n, o)"
+    text = f"g (float[1, 4, 4, 2] x) => (float[a, b, c, d] y) {{ {body} }}"
+    made = edited(text, "set-shape=x:1,rows,columns,2", weights={"s": ints(1, 16, 2), "o": ints(1, 4, 4, 2)})
+    x = floats(1, 3, 5, 2)
+    assert np.array_equal(made.run(x=x)["y"], -x.transpose(order))
+
+
+def test_rows_are_independent_where_the_length_becomes_dynamic_too(edited: Editor) -> None:
+    body = "h = Reshape(x, s) t = Transpose<perm=[0, 2, 1]>(h) m = MatMul(h, t) p = Softmax(m) y = MatMul(p, h)"
+    text = f"g (float[1, 6, 2] x) => (float[a, b, c] y) {{ {body} }}"
+    made = edited(text, "set-shape=x:batch,length,2", weights={"s": ints(1, 6, 2)})
+    x = floats(3, 9, 2)
+    scores = np.exp(x @ x.transpose(0, 2, 1))
+    assert np.allclose(made.run(x=x)["y"], scores / scores.sum(2, keepdims=True) @ x, 1e-4, 1e-5)
 
 
 def test_an_input_is_named_once() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from onnxtool.editing.edit import edit
 from onnxtool.editing.resizing.baked_numbers import Lengths
-from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.errors import InputError, OnnxToolError, VerdictError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 from tests.editing.conftest import write
@@ -70,6 +70,19 @@ RANGE = {"z": np.int64(0), "o": np.int64(1)}
 POSITIONS = "u = Mul(x, zero) v = Add(u, onef) p = CumSum(v, at) "
 COUNTED = {"zero": np.float32(0), "onef": np.float32(1), "at": np.int64(1)}
 
+
+def apart(n: int) -> np.ndarray:
+    return np.subtract.outer(np.arange(n), np.arange(n)).astype(np.float32)
+
+
+def waves(n: int, base: float = 10000) -> np.ndarray:
+    """Sines and cosines of two frequencies, in turn."""
+    angles = np.arange(n)[:, None] * float(base) ** -(np.arange(4) // 2 / 2)
+    return np.where(np.arange(4) % 2, np.cos(angles), np.sin(angles)).astype(np.float32)
+
+
+WIDER = {"w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
+PAIRS = "t = Transpose<perm=[0, 2, 1]>(x) q = MatMul(x, t) "
 FILTER = np.linspace(-1, 1, 36, dtype=np.float32).reshape(4, 3, 3)
 
 BAKED = {
@@ -166,6 +179,16 @@ BAKED = {
             again = Identity (c)  e = Gather <axis = 1> (x, i)  f = Reshape (e, like)  b = Add (a, f)
         }>""", "Loop", axis=AXIS, n=np.int64, true=np.array(True), like=i64(1, 1, 3),
     ),
+    "turns of a loop that captures all": net(
+        """y = Loop(n, true, s0) <body = turn (int64 i, bool c, float[1, 3] a) => (bool again, float[1, 3] b) {
+            again = Identity (c)  e = Gather <axis = 1> (x, i)  b = Add (a, e)
+        }>""", "Loop", n=np.int64, true=np.array(True), s0=np.zeros((1, 3), np.float32),
+    ),
+    "a share inside a scan": net(
+        """y, z = Scan <num_scan_inputs = 1, scan_input_axes = [1], body = turn (float[1, 3] a, float[1, 3] e)
+            => (float[1, 3] b, float[1, 3] f) { g = Mul (e, c)  b = Add (a, g)  f = Identity (b) }>(s0, x)""",
+        "Mul", c=scalar(lambda n: 1 / n), s0=np.zeros((1, 3), np.float32),
+    ),
     "a loop written out": net(
         lambda n: " ".join(
             f"e{i} = Gather<axis=1>(x, i{i}) a{i + 1} = {f'Add(a{i}, e{i})' if i else 'Identity(e0)'}" for i in range(n)
@@ -252,6 +275,41 @@ BAKED = {
         PLACES + "f = Cast<to=1>(r) q = Mul(f, c) u = Unsqueeze(q, a) y = Mul(x, u)", "Mul", **RANGE, a=i64(0, 2),
         c=scalar(lambda n: 1 / n),
     ),
+    "a ramp to one": net("y = Add(x, p)", "Mul", p=lambda n: np.linspace(0, 1, n, dtype=np.float32)[None, :, None]),
+    "places from the end": net("y = Add(x, p)", "Add", p=lambda n: np.arange(n, dtype=np.float32)[None, ::-1, None]),
+    "waves with a base of the length": net("m = MatMul(x, w) y = Add(m, p)", "Add", **WIDER, p=lambda n: waves(n, n)),
+    "waves with a base that grows": net(
+        "m = MatMul(x, w) y = Add(m, p)", "Add", **WIDER, p=lambda n: waves(n, 25 * n**2)
+    ),
+    "waves that end with the length": net(
+        "y = Add(x, p)", "Add", p=lambda n: np.cos(np.pi * np.outer(np.arange(n), [0, 1, 2]) / n).astype(np.float32)
+    ),
+    "a mask of a share": net(
+        PAIRS + "y = Add(q, m)", "Gather", m=lambda n: np.where(apart(n) > 0, np.float32(1 / n), np.float32(0))
+    ),
+    "distances in parts of the length": net(
+        PAIRS + "y = Add(q, m)", "Gather", m=lambda n: abs(apart(n)) * np.float32(1 / n)
+    ),
+    "slopes of heads by the length": net(
+        PAIRS + "h = Unsqueeze(q, axis) y = Add(h, m)", "Gather", axis=AXIS,
+        m=lambda n: abs(apart(n)) * (np.float32([1, 2, 5, 11]) / np.float32(n)).reshape(4, 1, 1),
+    ),
+    "a window of a fifth": net(
+        PAIRS + "y = Add(q, m)", "Add", m=lambda n: np.where(abs(apart(n)) > n // 5, np.float32(-9), np.float32(0))
+    ),
+    "distances of a table": net(
+        PAIRS + "b = Gather(d, i) y = Add(q, b)", "Add", d=lambda n: np.arange(2 * n - 1, dtype=np.float32) ** 0.5,
+        i=lambda n: apart(n).astype(np.int64) + n - 1,
+    ),
+    "a grid of the old size": net(
+        TURNED + "u = Unsqueeze(t, two) g = Expand(c, s) y = GridSample(u, g)", "Expand", two=i64(2),
+        c=np.full((1, 1, 1, 2), 0.3, np.float32), s=lambda n: i64(1, n, 1, 2),
+    ),
+    "a count of a mask": net(
+        """a = Mul(x, m) s = ReduceSum<keepdims=0>(a, axis) c = ReduceSum<keepdims=0>(m, axis) d = Div(s, c)
+        y = Mul(d, e)""",
+        "Div", axis=AXIS, m=lambda n: np.ones((1, n, 1), np.float32), e=np.float32(7),
+    ),
     "padding for a stride": net(
         lambda n: TURNED + f"y = Conv<strides=[2], pads=[{n % 2}, 1]>(t, w)", "Conv", w=FILTER
     ),
@@ -300,6 +358,46 @@ RIGHT = {
     ),
     "the bias of one channel": net(
         "m = MatMul(x, w) y = Add(m, b)", w=np.float32([[1], [2], [-1]]), b=np.float32([0.3718281])
+    ),
+    "places that count": net("y = Add(x, p)", p=lambda n: np.arange(n, dtype=np.float32)[None, :, None]),
+    "places behind a stride": net(
+        TURNED + "a = Conv<strides=[3]>(t, w) y = Add(a, p)", w=FILTER,
+        p=lambda n: np.arange((n - 3) // 3 + 1, dtype=np.float32),
+    ),
+    "waves of a table": net("m = MatMul(x, w) y = Add(m, p)", **WIDER, p=waves),
+    "a mask of what comes later": net(
+        PAIRS + "a = Add(q, m) y = Softmax(a)", m=lambda n: np.where(apart(n) < 0, np.float32(-np.inf), np.float32(0))
+    ),
+    "truth values of what comes later": net(
+        PAIRS + "y = Where(m, q, c)", m=lambda n: apart(n) >= 0, c=np.finfo(np.float32).min
+    ),
+    "distances of heads": net(
+        PAIRS + "h = Unsqueeze(q, axis) y = Add(h, m)", axis=AXIS,
+        m=lambda n: -abs(apart(n)) * np.float32([0.5, 0.25, 0.125, 0.0625]).reshape(4, 1, 1),
+    ),
+    "distances of a table with rows to spare": net(
+        PAIRS + "b = Gather(d, i) y = Add(q, b)", d=np.arange(517, dtype=np.float32) ** 0.5,
+        i=lambda n: apart(n).astype(np.int64) + 257,
+    ),
+    "rows of a table at positions": net(
+        "e = Gather(d, i) k = Gather(u, z) b = Add(e, k) y = Add(x, b)",
+        d=np.sin(np.arange(390.0)).astype("f").reshape(-1, 3),
+        i=lambda n: np.arange(n)[None], u=np.float32([[1, 2, 4]]), z=lambda n: np.zeros((1, n), np.int64),
+    ),
+    "positions that two nodes read": net(
+        """s = ReduceMax(x, axes) h = Mul(s, c) b = Less(p, h) f = Cast<to=1>(b) a = Mul(x, f)
+        t = ReduceSum<keepdims=0>(a, axis) k = ReduceSum<keepdims=0>(f, axis) d = Clip(k, o) y = Div(t, d)""",
+        axes=i64(1, 2), axis=AXIS, c=np.float32(100), o=np.float32(1),
+        p=lambda n: np.arange(n, dtype=np.float32)[None, :, None],
+    ),
+    "computed padding for a dilated window": net(
+        TURNED + "z = ConstantOfShape<value = int64[1] {0}>(two) p = Concat<axis=0>(z, k) a = Pad(t, p) "
+        "y = Conv<dilations=[2]>(a, v)", two=i64(2), k=i64(4, 0, 0, 0), v=FILTER,
+    ),
+    "a scan along the second dim": net(
+        """z, y = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1], body = turn
+            (float[1, 3] a, float[1, 3] e) => (float[1, 3] b, float[1, 3] f) { b = Add (a, e)  f = Neg (b) }>(s0, x)""",
+        s0=np.zeros((1, 3), np.float32),
     ),
     "a mean": net("y = ReduceMean<keepdims=0>(x, axis)", axis=AXIS),
     "a softmax": net("y = Softmax<axis=1>(x)"),
@@ -370,6 +468,23 @@ def test_what_has_no_length_in_it_is_right_at_every_length(tmp_path: Path, name:
     source, made = RIGHT[name].save(tmp_path / "m.onnx", L), tmp_path / "out.onnx"
     assert edit(source, made, ["set-shape=x:1,length,3"]).ok
     assert not mismatch(made, RIGHT[name], tmp_path)
+
+
+def test_which_part_of_a_dim_that_is_cut_grows_is_an_assumption(tmp_path: Path) -> None:
+    """Forty places as five windows of eight."""
+    windows = net(
+        "r = Reshape(x, s) m = ReduceMax(r, axis) d = Sub(r, m) y = Reshape(d, o)", axis=i64(2),
+        s=lambda n: i64(1, n // 8, 8, 3), o=lambda n: i64(1, n, 3),
+    )  # fmt: skip
+    source, made = windows.save(tmp_path / "m.onnx", L), tmp_path / "out.onnx"
+    with pytest.raises(VerdictError, match=r"Reshape 'node_0': that 5 of its target grows and 8, 3 do not"):
+        edit(source, made, ["set-shape=x:1,length,3"])
+    assert not edit(source, made, ["set-shape=x:1,length,3"], allow_unproven=True).ok
+    for n in (8, 48, 120):
+        x = np.random.default_rng(n).standard_normal((1, n, 3)).astype(np.float32)
+        parts = x.reshape(1, n // 8, 8, 3)
+        expected = (parts - parts.max(2, keepdims=True)).reshape(x.shape)
+        assert np.array_equal(OnnxRunner.open(made, EXACT).run({"x": x})["y"], expected)
 
 
 @pytest.mark.parametrize("name", BAKED)

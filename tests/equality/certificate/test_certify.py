@@ -15,7 +15,7 @@ from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.ledger import Constants, _distance, content_of
 from onnxtool.equality.certificate.models import certify_models, certify_rows
-from onnxtool.equality.certificate.sizes import SizeRun, Sizes
+from onnxtool.equality.certificate.sizes import SizeRun, Sizes, turning_sizes
 from onnxtool.equality.certificate.values import NotCoveredError, Value
 from onnxtool.model import io
 
@@ -699,6 +699,23 @@ def test_an_error_of_the_certificates_own_ends_nothing_but_the_certificate(monke
     monkeypatch.setattr(_Pair, "hold", fails)
     found = certify(*[model("y = Relu(x)", {})] * 2)
     assert found.reason == "not decided: an error inside onnxtool's certificate, IndexError: no such row"
+
+
+def test_an_operand_that_is_left_out_is_no_error() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 18]> g (float[2] x) => (bool y) { y = OptionalHasElement(x) }'
+    made = onnx.parser.parse_model(text)
+    made.graph.node[0].input[0] = ""
+    assert certify(made, made).ok
+
+
+def test_tensors_without_elements_are_no_error_where_time_is_over() -> None:
+    text = (
+        '<ir_version: 9, opset_import: ["" : 18]> g (float[n, 2] x) => (float[n, 2] y) { y = Concat<axis=0>(x, none) }'
+    )
+    made = onnx.parser.parse_model(text)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((0, 2), np.float32), "none"))
+    decided, _, unlike, _ = turning_sizes(made, made, {"n": 2}, 0.0, np.inf)
+    assert not decided and unlike is None
 
 
 def test_no_model_can_be_made_for_the_points_of_a_certificate() -> None:

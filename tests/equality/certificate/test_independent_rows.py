@@ -188,6 +188,21 @@ def test_rows_are_those_of_the_model_with_a_fixed_batch_wherever_the_batch_is() 
     assert "another one" in row_dependence(other, 4, fixed=fixed).reason
 
 
+def test_a_fixed_length_is_that_of_the_fixed_model_and_others_are_told_from_single_rows() -> None:
+    """The fixed model takes a length of 5 alone; a sum over the batch shows at any, other weights at 5."""
+    head = '<ir_version: 9, opset_import: ["" : 18]> g (float[%s, 2] x) => (float[a, b, c] y) '
+    body = "<int64[3] s = {%s, 2}, float c = {2.0}> { r = Reshape(x, s) y = Mul(r, c) }"
+    before = onnx.parser.parse_model(head % "1, 5" + body % "1, 5")
+    after = onnx.parser.parse_model(head % "batch, length" + body % "0, 0")
+    fixed = FixedBatch(before, {"x": 0})
+    assert row_dependence(after, 4, fixed=fixed) == RowDependence()
+    after.graph.initializer[1].float_data[0] = 3.0
+    assert "another one" in row_dependence(after, 4, fixed=fixed).reason
+    mixed = "<int64[1] a = {0}> { s = ReduceSum(x, a) z = Sub(s, s) y = Add(x, z) }"
+    summed = onnx.parser.parse_model(head % "batch, length" + mixed)
+    assert "ReduceSum" in row_dependence(summed, 4, fixed=fixed).node
+
+
 def test_a_shape_that_values_decide_is_not_taken_from_a_trial() -> None:
     """The threshold leaves no box for the values of a trial, and everything is equal to an empty tensor."""
     text = """<ir_version: 9, opset_import: ["" : 18]>

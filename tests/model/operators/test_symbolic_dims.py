@@ -74,6 +74,9 @@ def test_even_division_only() -> None:
     assert exact_divide(add(B, 1), 2) is None
     assert exact_divide(B, S) is None
     assert exact_divide(B, 0) is None
+    product_of_sums = multiply(subtract(B, 2), add(multiply(S, 3), 1))
+    assert exact_divide(product_of_sums, subtract(B, 2)) == add(multiply(S, 3), 1)
+    assert exact_divide(add(product_of_sums, 1), subtract(B, 2)) is None
     assert floor_divide(B, -1) is None
 
 
