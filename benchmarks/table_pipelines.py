@@ -6,8 +6,8 @@ Data are scikit-learn's own tables, half of the drawn pipelines on frames with c
 days, texts and missing values: twelve tables in all.
 Each fitted pipeline is converted by the tool without an option; the file then runs in ONNX Runtime on the rows that
 were held out and on the training rows, and what it gives is held against `predict` and `predict_proba` by NumPy. Prints
-one line for each and the counts. Exit 1 when a written file gives another answer. --latency runs the file beside
-skl2onnx's for the same pipeline, at 1 and 10,000 rows.
+one line for each and the counts; with --effort normal, how many are certified, too. Exit 1 when a written file gives
+another answer. --latency runs the file beside skl2onnx's for the same pipeline, at 1 and 10,000 rows.
 """
 
 from __future__ import annotations
@@ -300,6 +300,9 @@ def judge(case: Case, folder: Path, options: dict[str, Any], latency: bool) -> t
         count, tied, apart = wrong_rows(model, session, rows)
         wrong, ties, worst = wrong + count, ties + tied, max(worst, apart)
     said = f"{wrong} of {len(x)} rows, off by {worst:.1e}" + (f"; {report.untested}" if report.untested else "")
+    said += f"; {report.comparison.verdict}" if report.comparison else ""
+    if report.comparison and report.comparison.certificate and report.comparison.verdict != "certified":
+        said += f" ({report.comparison.certificate.reason})"
     said += f"; {ties} rows with another of equally near neighbours" if ties else ""
     if latency:
         said += "; " + latencies(model, session, x)
@@ -353,6 +356,7 @@ def main() -> int:
                 continue
             verdict, said = judge(case, Path(folder), options, arguments.latency)
             counts[verdict] += 1
+            counts["certified"] += "; certified" in said
             print(f"{verdict:8}{case.name:60} {said}", flush=True)
     print(dict(counts))
     return bool(counts["wrong"] or counts["crash"])

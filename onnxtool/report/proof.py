@@ -185,7 +185,7 @@ class Coverage:
         """In a line: how many inputs of each kind, and what was not reached."""
         known = {kind.value: kind.label for kind in TrialKind}  # a report may come from another version's JSON
         kinds = ", ".join(f"{count} {known.get(kind, kind)}" for kind, count in self.inputs.items())
-        left = "" if self.complete else "; more were left out for want of time (--effort thorough)"
+        left = "" if self.complete else "; more were left out (--effort thorough tries more)"
         missed = f"; {len(self.unreached)} of {self.parts} branches not reached" if self.unreached else ""
         return f"{kinds or 'no further inputs'}{missed}{left}"
 

@@ -104,7 +104,7 @@ def _imputed(write: TableTraceWriter, step: Estimator, table: TracedTable) -> Tr
         return filled
     seen = write.add("Gather", gaps, np.asarray(indicator.features_, np.int64), axis=1)
     return write.side_by_side(
-        [filled, write.computed(write.add("Cast", seen, to=TensorProto.DOUBLE), len(indicator.features_))]
+        [filled, write.computed(write.add("Cast", seen, to=TensorProto.DOUBLE), len(indicator.features_), exact=True)]
     )
 
 
@@ -149,6 +149,7 @@ def _products(write: TableTraceWriter, step: Estimator, table: TracedTable) -> T
 def _passed(write: TableTraceWriter, table: TracedTable, places: Any, thresholds: Any, *, equal: bool) -> str:
     """[rows, places]: whether a column's number is above a threshold, or at least it; as 0.0 or 1.0."""
     thresholds = np.asarray(thresholds, np.float64)
+    write.refuse_rounded(table.columns)
     if not any(c.steps for c in table.columns):
         seen = write.add("Gather", write.matrix(table), np.asarray(places, np.int64), axis=1)
         above = write.add("GreaterOrEqual" if equal else "Greater", seen, thresholds)
@@ -163,7 +164,7 @@ def _passed(write: TableTraceWriter, table: TracedTable, places: Any, thresholds
 def _binary(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
     places = range(table.width)
     found = _passed(write, table, places, [float(step.threshold)] * table.width, equal=False)
-    return write.computed(found, table.width)
+    return write.computed(found, table.width, exact=True)
 
 
 def _binned(write: TableTraceWriter, step: Estimator, table: TracedTable) -> TracedTable:
@@ -176,11 +177,11 @@ def _binned(write: TableTraceWriter, step: Estimator, table: TracedTable) -> Tra
         passed = _passed(write, table, [place] * len(inner), inner, equal=True)
         number = write.add("ReduceSum", passed, np.array([1]), keepdims=1)
         if step.encode == "ordinal":
-            parts.append(write.computed(number, 1))
+            parts.append(write.computed(number, 1, exact=True))
             continue
         count = int(step.n_bins_[place])
         one = write.add("Equal", number, np.arange(count, dtype=np.float64))
-        parts.append(write.computed(write.add("Cast", one, to=TensorProto.DOUBLE), count))
+        parts.append(write.computed(write.add("Cast", one, to=TensorProto.DOUBLE), count, exact=True))
     return write.side_by_side(parts)
 
 
@@ -231,7 +232,7 @@ def _one_hot(write: TableTraceWriter, step: Estimator, table: TracedTable) -> Tr
         else:
             each = _is_each(write, column, values[kept])
         if len(kept):
-            parts.append(write.computed(each, len(kept)))
+            parts.append(write.computed(each, len(kept), exact=True))
     return write.side_by_side(parts)
 
 
@@ -256,7 +257,7 @@ def _ordinal(write: TableTraceWriter, step: Estimator, table: TracedTable) -> Tr
         else:
             shares = (numbers - unknown).astype(np.float64).reshape(-1, 1)
             coded = write.add("Add", write.add("MatMul", _is_each(write, column, values), shares), float(unknown))
-        parts.append(write.computed(coded, 1))
+        parts.append(write.computed(coded, 1, exact=True))
     return write.side_by_side(parts)
 
 

@@ -6,7 +6,7 @@ so that it is the largest number of the input itself that goes the lower way: `d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,7 @@ class TableTraceWriter:
         self.constants: list[onnx.TensorProto] = []
         self._types = {s.name: s.dtype for s in inputs}
         self._widths = {s.name: row_width(s) or 0 for s in inputs}
+        self._exact = {s.name for s in inputs}
 
     def is_text(self, column: TracedColumn) -> bool:
         """Whether a column is of texts."""
@@ -114,15 +115,26 @@ class TableTraceWriter:
         """An input; integers as doubles, which hold all that estimators do with them."""
         width, dtype = self._widths[name], self._types[name]
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-            return self.computed(self.add("Cast", name, to=TensorProto.DOUBLE), width)
+            return self.computed(self.add("Cast", name, to=TensorProto.DOUBLE), width, exact=True)
         return TracedTable(name, tuple(TracedColumn(name, i) for i in range(width)))
 
-    def computed(self, name: str, width: int, dtype: np.dtype[Any] | str = "") -> TracedTable:
-        """A tensor [rows, width] that nodes make."""
+    def computed(self, name: str, width: int, dtype: np.dtype[Any] | str = "", *, exact: bool = False) -> TracedTable:
+        """A tensor [rows, width] that nodes make; exact if no rounding is in it: codes, and whether something is so."""
         self._widths[name] = width
+        if exact:
+            self._exact.add(name)
         if dtype:
             self._types[name] = dtype
         return TracedTable(name, tuple(TracedColumn(name, i) for i in range(width)))
+
+    def refuse_rounded(self, columns: Iterable[TracedColumn]) -> None:
+        """For what jumps at a number: of numbers that are computed, the last digit may decide on which side they are.
+
+        Raises:
+            UnsupportedError: some are no columns of an input, and no codes.
+        """
+        if any(c.tensor not in self._exact for c in columns):
+            raise UnsupportedError("thresholds on numbers that are computed have no exact form here")
 
     def column(self, table: TracedTable, place: int) -> str:
         """One column of a table, [rows, 1]."""
@@ -201,6 +213,7 @@ class TableTraceWriter:
         seen = {f: table.columns[f] for f in used}
         if any(self.is_text(c) for c in seen.values()):
             raise UnsupportedError("trees on texts have no exact form here")
+        self.refuse_rounded(seen.values())
         tensors = list(dict.fromkeys(c.tensor for c in seen.values())) or [self.matrix(table)]
         widths = [self._widths.get(t, table.width) for t in tensors]
         begins = dict(zip(tensors, np.cumsum([0, *widths])[:-1].tolist(), strict=True))

@@ -40,6 +40,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.sklearn.traced_trees import TracedColumn, decided, to_float32
 from onnxtool.equality.certificate.sources import certify_source
+from onnxtool.errors import UnsupportedError
 from onnxtool.report.certificate import CertificateReport
 
 DIABETES = datasets.load_diabetes(return_X_y=True)
@@ -353,6 +354,22 @@ def test_trees_behind_a_scaler_in_float32_are_not_certified() -> None:
     node.input[0] = "narrow"
     model.graph.node.insert(0, helper.make_node("Cast", ["X"], ["narrow"], to=onnx.TensorProto.FLOAT))
     assert certified(estimator, model).verdict != "certified"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pipeline(decomposition.PCA(2), tree.DecisionTreeClassifier(max_depth=2)),
+        make_pipeline(preprocessing.Normalizer(), ensemble.HistGradientBoostingClassifier(max_iter=2)),
+        make_pipeline(decomposition.PCA(2), SCALE(), preprocessing.Binarizer(), linear_model.RidgeClassifier()),
+        ensemble.StackingClassifier([("a", naive_bayes.GaussianNB())], tree.DecisionTreeClassifier(max_depth=2), cv=2),
+    ],
+)
+def test_no_threshold_on_a_number_that_is_computed_is_certified(model: Any) -> None:
+    """Its last digit may decide, and the file may add in another order than the source."""
+    source = open_source(model.fit(*IRIS))
+    with pytest.raises(UnsupportedError, match="numbers that are computed"):
+        source.operator_trace({"X": IRIS[0][:2]})  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("strict", [False, True])
