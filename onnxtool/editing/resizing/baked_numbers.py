@@ -237,6 +237,7 @@ class BakedNumbers:
             "Scatter": self._index, "GatherND": self._nd_index, "ScatterND": self._nd_index,
             "Slice": self._slice, "Split": self._split, "TopK": self._top_k, "Pad": self._pad,
             "Reshape": self._reshape, "Resize": self._resize, "Upsample": self._resize, "Squeeze": self._squeeze,
+            "GridSample": self._grid,
             "Compress": self._compress, "Trilu": self._diagonal,
             "Conv": self._window, "MaxPool": self._window, "AveragePool": self._window, "LpPool": self._window,
             "ConvTranspose": self._window,
@@ -362,6 +363,14 @@ class BakedNumbers:
                 usual = (factor.is_integer() and factor <= _TELLING) or 1 / factor in (2, 4)
                 if array.dtype.kind in "iu" or not (usual or (back and axes[axis] not in self._lengths.roots)):
                     self._assume(node, f"{factor:g} for a dim of {axes[axis]} is the same at every size")
+
+    def _grid(self, node: ir.Node, axes: dict[int, int]) -> None:
+        """Places of a picture, made for its old size, or so many whatever its size is."""
+        follows = self._axes(node.inputs[1])
+        sizes = sizes_of(node.inputs[1]) or ()
+        for axis, size in axes.items():
+            if axis > 1 and axis - 1 not in follows and axis - 1 < len(sizes):
+                self._assume(node, f"{sizes[axis - 1]} places along a dim of {size} are the same at every size")
 
     def _joined(self, node: ir.Node) -> None:
         """Equal rows in front of the dim or behind it are padding, which is often up to a size."""

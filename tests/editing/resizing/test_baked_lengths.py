@@ -305,6 +305,10 @@ BAKED = {
         TURNED + "u = Unsqueeze(t, two) g = Expand(c, s) y = GridSample(u, g)", "Expand", two=i64(2),
         c=np.full((1, 1, 1, 2), 0.3, np.float32), s=lambda n: i64(1, n, 1, 2),
     ),
+    "a grid that is a constant": net(
+        TURNED + "u = Unsqueeze(t, two) y = GridSample(u, g)", "GridSample", two=i64(2),
+        g=lambda n: np.stack([np.linspace(-1, 1, n), np.zeros(n)], -1).astype(np.float32)[None, None],
+    ),
     "a count of a mask": net(
         """a = Mul(x, m) s = ReduceSum<keepdims=0>(a, axis) c = ReduceSum<keepdims=0>(m, axis) d = Div(s, c)
         y = Mul(d, e)""",
