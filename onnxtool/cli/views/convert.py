@@ -23,6 +23,8 @@ def _verdict(report: ConvertReport) -> str:
         compared = f"compared in {runs}, {report.untested}" if report.untested else f"equal to its source in {runs}"
         if report.comparison.verdict == "certified" and not report.untested:
             compared = f"certified: the same real function as its source; equal in {runs}"
+        if listed := _not_tested(report):
+            compared = f"in every run {listed}, which tells nothing (--sample FILE compares on real inputs)"
         return f"{report.output} written; {compared}"
     if report.ok:
         return f"{report.output} written, unverified"
@@ -33,9 +35,16 @@ def _verdict(report: ConvertReport) -> str:
     return f"outputs differ from the source's{where}; {report.output} not written{kept}"
 
 
+def _not_tested(report: ConvertReport) -> str:
+    """The outputs that no run told anything of, and why."""
+    found = report.comparison.not_tested if report.comparison and report.comparison.verdict == "not tested" else ()
+    return ", ".join(f"{o.name!r} was {o.untested or 'not compared'}" for o in found)
+
+
 def convert(report: ConvertReport) -> Iterator[Part]:
     """What was recognised, what was written, one row for each output compared, and the verdict."""
-    yield Verdict(_verdict(report), but="NOT EQUAL" if report.is_within_flips else "")
+    untested = report.ok and bool(_not_tested(report))
+    yield Verdict(_verdict(report), but="NOT EQUAL" if report.is_within_flips else "NOT TESTED" if untested else "")
     stages = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in report.seconds.items())
     rows = (
         ("source", f"{report.source} ({report.form}, {report.framework})"),

@@ -14,6 +14,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 
 from onnxtool.cli.views import view_of
@@ -116,3 +117,15 @@ def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxto
         assert done.returncode == 0
         assert ("not tested at the trees' thresholds; rows may differ" in told) is said
         assert ("equal to its source" in told) is not said
+
+
+def test_an_output_that_was_constant_in_every_run_is_not_called_equal(tmp_path: Path) -> None:
+    """Far from all support vectors a kernel is zero: random rows tell nothing, rows of the data do."""
+    rows = np.random.default_rng(0).normal([1e3, 1e6], [1.0, 1e3], (60, 2))
+    model = make_pipeline(StandardScaler(), SVC()).fit(rows, rows[:, 0] > 1e3)
+    blind = convert(model, tmp_path / "out.onnx")
+    assert blind.ok and blind.comparison is not None and blind.comparison.verdict == "not tested"
+    assert view_of(blind).word == ("NOT TESTED", "warn")
+    assert "in every run 'label' was constant" in view_of(blind).verdict.text
+    np.savez(tmp_path / "rows.npz", X=rows[:20])
+    assert view_of(convert(model, tmp_path / "out.onnx", sample=str(tmp_path / "rows.npz"))).word[0] == "OK"
