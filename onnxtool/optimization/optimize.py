@@ -191,7 +191,7 @@ def _check_tested(source: ModelFile, comparison: CompareReport | None) -> None:
     """Raises VerdictError where no run told anything of some output, and no certificate does."""
     if comparison is None or comparison.verdict != "not tested":
         return
-    listed = ", ".join(f"{o.name!r} was {o.untested or 'not compared'} in every run" for o in comparison.not_tested)
+    listed = ", ".join(f"{o.why_not_tested} in every run" for o in comparison.not_tested)
     raise VerdictError(
         f"{source}: not tested: {listed}. Nothing was written. Give --data FILE.npz with inputs that tell more; "
         "--allow-unproven writes the result all the same."

@@ -162,6 +162,30 @@ class ScoringRunner:
         self._server, self._path = server, path
         self._client = V2Client(server.url, token="", seconds=_PATIENCE)
 
+    @classmethod
+    def start(
+        cls,
+        python: str,
+        command: Sequence[str],
+        folder: Path,
+        paths: tuple[str, str],
+        specs: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+        variables: Mapping[str, str] | None = None,
+    ) -> ScoringRunner:
+        """On a free port, by a program that was installed beside an interpreter; errors as of `ServerProcess`.
+
+        Args:
+            python: the interpreter.
+            command: the program's name and its arguments, but for the port.
+            folder: where to start it.
+            paths: that answers 200 when it is ready, and that takes inputs.
+            specs: inputs and outputs of the model.
+            variables: of its environment.
+        """
+        port, program = free_port(), str(Path(python).absolute().with_name(command[0]))
+        started = [program, *command[1:], "--port", str(port)]
+        return cls(ServerProcess(started, folder, port, paths[0], variables), paths[1], *specs)
+
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One request.
 

@@ -146,6 +146,11 @@ class TensorDifference:
     compared: bool = True
     untested: str = ""
 
+    @property
+    def why_not_tested(self) -> str:
+        """In words, of an output that no run told anything of: "'y' was constant"."""
+        return f"{self.name!r} was {self.untested or 'not compared'}"
+
 
 @dataclass(frozen=True)
 class Opinion:

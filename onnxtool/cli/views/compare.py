@@ -75,7 +75,7 @@ def _verdict(report: CompareReport) -> str:
     elif doubted is not None and doubted.same_function:
         outcome = "the same function but for rounding, NaN or infinity; no difference found"
     if report.verdict == "not tested":
-        listed = ", ".join(f"{o.name!r} was {o.untested}" for o in report.not_tested)
+        listed = ", ".join(o.why_not_tested for o in report.not_tested)
         outcome = f"not tested: {listed} in every run; no difference found"
     own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
     but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""

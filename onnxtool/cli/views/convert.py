@@ -38,7 +38,7 @@ def _verdict(report: ConvertReport) -> str:
 def _not_tested(report: ConvertReport) -> str:
     """The outputs that no run told anything of, and why."""
     found = report.comparison.not_tested if report.comparison and report.comparison.verdict == "not tested" else ()
-    return ", ".join(f"{o.name!r} was {o.untested or 'not compared'}" for o in found)
+    return ", ".join(o.why_not_tested for o in found)
 
 
 def convert(report: ConvertReport) -> Iterator[Part]:

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from onnxtool.editing.resizing.growing_sums import GrowingSums
 from onnxtool.editing.resizing.ordinary_numbers import WRITTEN_DIGITS, OrdinaryNumbers, digits_of
-from onnxtool.editing.resizing.resize_context import Resizing, node_label
+from onnxtool.editing.resizing.resize_context import MOST_SEEN, Resizing, hangs_on, node_label
 from onnxtool.model.ir.queries import attribute, constant_array, producer, walk
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.symbolic_dims import Expr, content
@@ -27,7 +27,6 @@ from onnxtool.report.proof import Assumption
 
 _LEARNED = 3  # so many different floats in one tensor were learned, or written
 _FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
-_MOST = 1 << 22  # elements of a tensor that is looked at
 _TELLING = 4  # an inner dim of fewer elements fits too many numbers by chance
 _POSITIONS = 3  # further places are never taken for a difference of neighbours
 _NARROW = 4  # windows and strides of up to so many elements are usual
@@ -508,7 +507,7 @@ class BakedNumbers:
 
     def _moves(self, node: ir.Node) -> bool:
         """False for a node that constants alone decide; a body may capture anything."""
-        return operator_of(node).has_bodies or any(v in self._moving for v in node.inputs)
+        return hangs_on(node, self._moving)
 
     def _still(self, value: ir.Value | None) -> np.ndarray | None:
         """What a value is, of which no input decides anything."""
@@ -517,7 +516,7 @@ class BakedNumbers:
     def _numbers(self, value: ir.Value | None, *, few: bool) -> np.ndarray | None:
         """What a constant is made of, if that is few numbers or the same one everywhere."""
         tensor = value.const_value if value is not None else None
-        array = self._still(value) if tensor is None or tensor.size <= _MOST else None
+        array = self._still(value) if tensor is None or tensor.size <= MOST_SEEN else None
         if array is None or not array.size or array.dtype.kind not in "iuf":
             return None
         if not few or array.size <= _FEW:

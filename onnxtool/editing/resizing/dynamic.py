@@ -12,13 +12,13 @@ from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import inferred
 from onnxtool.editing.resizing.batches import BatchProof, Fault
 from onnxtool.editing.resizing.positions import Axes, GoesOnError
-from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
+from onnxtool.editing.resizing.resize_context import MOST_SEEN, BakedSizeError, Resizing, hangs_on, node_label
 from onnxtool.editing.resizing.rewrite import Dims, rewrite
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import constant_array, input_specs, walk
-from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.operators.value_facts import static_shape
 from onnxtool.model.randomness import is_random
 from onnxtool.optimization.pass_context import PassContext
@@ -27,7 +27,6 @@ from onnxtool.runtime.probes import find_probes
 _MOST_ATTEMPTS = 40
 _MOST_MEASURED = 2000  # tensors
 _MOST_DIMS = 16  # of a tensor
-_MOST = 1 << 22  # elements of a tensor that is looked at
 
 Trial = Callable[[ir.Model, Resizing], Fault | None]
 
@@ -173,9 +172,11 @@ def _computed_constants(known: ir.Model, context: EditContext) -> dict[str, np.n
     watched = known.clone()
     moving = set(watched.graph.inputs)
     for node in watched.graph:
-        if any(v in moving for v in node.inputs) or operator_of(node).has_bodies or is_random(node):
+        if hangs_on(node, moving) or is_random(node):
             moving |= set(node.outputs)
-    still = [v for n in watched.graph for v in n.outputs if v not in moving and prod(static_shape(v) or (0,)) <= _MOST]
+    still = [
+        v for n in watched.graph for v in n.outputs if v not in moving and prod(static_shape(v) or (0,)) <= MOST_SEEN
+    ]
     indices = [
         node.inputs[1]
         for node in watched.graph

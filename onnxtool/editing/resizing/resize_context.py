@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import lcm
 from types import MappingProxyType
 
@@ -18,6 +18,7 @@ from onnxtool.model.operators.value_facts import KnownElements as Elements
 from onnxtool.model.operators.value_facts import Size, set_elements, set_sizes, sizes_of
 from onnxtool.optimization.pass_context import PassContext
 
+MOST_SEEN = 1 << 22  # elements of a tensor that is looked at
 _MOST_STRIDE = 64
 
 
@@ -30,6 +31,11 @@ def node_label(node: ir.Node) -> str:
 def node_key(node: ir.Node) -> str:
     """What tells a node from others in all attempts."""
     return node.name or node.outputs[0].name or ""
+
+
+def hangs_on(node: ir.Node, moving: Collection[ir.Value | None]) -> bool:
+    """False for a node that constants alone decide, given what inputs decide; a body may capture anything."""
+    return operator_of(node).has_bodies or any(v in moving for v in node.inputs)
 
 
 class BakedSizeError(UnsupportedError):
@@ -128,7 +134,7 @@ class Resizing:
 
     def passed(self, node: ir.Node) -> None:
         """Note what a node makes, and whether that hangs on an input."""
-        if any(v in self._moving for v in node.inputs) or operator_of(node).has_bodies:
+        if hangs_on(node, self._moving):
             self._moving |= set(node.outputs)
         if node.op_type in ("Reshape", "Flatten"):
             self.old.merge(sizes_of(node.inputs[0]) or (), sizes_of(node.outputs[0]) or ())

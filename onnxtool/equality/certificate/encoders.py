@@ -19,7 +19,7 @@ def one_hot(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     found = _is_each(m, i[0], _listed(a, ("cats_strings", "cats_int64s")))
     if not a.get("zeros", 1):
         found = m.field.mul(found, m.field.hash("one of these", m.field.sum(found, -1, keepdims=True)))
-    m.field.note_choices(found, (0.0, 1.0))
+    m.note_choices(found, (0.0, 1.0))
     return m.symbol(found, np.float32)
 
 
@@ -45,7 +45,7 @@ def labels(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     steps = f.sub(m.elements(exact(values)), begin)
     found = f.add(f.matmul(_is_each(m, i[0], keys), steps), begin)
     choices = sorted({*values.tolist(), np.array(default).item()})
-    f.note_choices(found, tuple(map(float, choices)))
+    m.note_choices(found, tuple(map(float, choices)))
     short = values.dtype.kind == "i" and max(map(abs, choices)) < 2**31
     tag: Tag = ("bool",) if choices == [0, 1] else ("whole", np.dtype(np.int32)) if short else ()
     return m.symbol(found, values.dtype, tag)

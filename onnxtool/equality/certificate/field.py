@@ -579,7 +579,7 @@ class Field:
         """
         largest, missing_low = trees.largest.copy(), trees.missing_low.copy()
         known: list[tuple[Array, Array]] = []
-        for feature in np.unique(trees.features):
+        for feature in np.unique(trees.features) if self._choices else ():
             found = {self._choices.get(int(e)) for e in x[:, feature]}
             values = found.pop() if len(found) == 1 else None
             if values is None:

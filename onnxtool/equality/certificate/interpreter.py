@@ -187,7 +187,6 @@ class Interpreter:
         reached: by the output of a convolution or pooling that was computed, the places of its window that met
             an element of the input and not padding alone; of a product with a constant, its rows that met no zero.
         output: the name of the first output of the operator that is computed.
-        has_trees: whether its decisions ask which numbers a column may have.
     """
 
     def __init__(
@@ -214,7 +213,7 @@ class Interpreter:
         nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
         kinds = {n.op_type for n in all_nodes(nodes)}
         self._asks = bool(kinds & {"IsNaN", "IsInf"})
-        self.has_trees = any(kind.startswith("TreeEnsemble") for kind in kinds)
+        self._has_trees = any(kind.startswith("TreeEnsemble") for kind in kinds)
 
     def run(self, feeds: Mapping[str, Item]) -> dict[str, Item]:
         """The outputs by name.
@@ -246,6 +245,11 @@ class Interpreter:
         """Whether each element is a difference of two of 0, 1, -1 and the single numbers that the model names."""
         singles = np.array(sorted(self._singles), np.int64)
         return bool(np.isin(x, self.field.sub(singles[:, None], singles)).all())
+
+    def note_choices(self, elements: Array, values: tuple[float, ...]) -> None:
+        """Keep that each of some elements is one of a few numbers, in rising order: decisions of trees ask for that."""
+        if self._has_trees:
+            self.field.note_choices(elements, values)
 
     def reach(self, size: Sequence[int], kernel: Sequence[int], windows: Sequence[Sequence[int]]) -> None:
         """Note which places of a window meet the input.

@@ -325,8 +325,7 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     if target == BOOL:
         return m.symbol(x if value.tag[:1] == ("bool",) else f.sub(ONE, f.equal(x, np.zeros_like(x))), target)
     if source == BOOL:
-        if m.has_trees:
-            f.note_choices(x, (0.0, 1.0))
+        m.note_choices(x, (0.0, 1.0))
         return m.symbol(x, target, ("bool",))
     whole = value.tag[1] if value.tag[:1] == ("whole",) and not is_float(source) else source
     if value.tag[:1] == ("bool",) or _holds(target, whole):

@@ -10,7 +10,7 @@ from onnxtool.packaging.kind import PackageKind, Subject, constants, filled, wri
 from onnxtool.packaging.kinds.fastapi import checks, kept_blocks, slug, write_conda, write_requirements
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
-from onnxtool.packaging.server_process import ScoringRunner, ScriptRunner, ServerProcess, free_port, interpreter
+from onnxtool.packaging.server_process import ScoringRunner, ScriptRunner, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.protocol_v2.tensors import datatype
 from onnxtool.runtime.runner import Runner
@@ -67,8 +67,7 @@ class AzureMl(PackageKind):
         python, words = interpreter(folder, fresh, [_SERVER])
         if not fresh:
             return ScriptRunner(python, folder, *manifest.specs), Started(f"the scoring script in {words}")
-        port, program = free_port(), str(Path(python).absolute().with_name("azmlinfsrv"))
-        command = [program, "--entry_script", "score.py", "--port", str(port)]
+        command = ["azmlinfsrv", "--entry_script", "score.py"]
         place = {"AZUREML_MODEL_DIR": str((folder / "model").absolute())}
-        server = ServerProcess(command, folder / "src", port, "/", place)
-        return ScoringRunner(server, "/score", *manifest.specs), Started(f"azmlinfsrv in {words}")
+        runner = ScoringRunner.start(python, command, folder / "src", ("/", "/score"), manifest.specs, place)
+        return runner, Started(f"azmlinfsrv in {words}")

@@ -17,7 +17,7 @@ from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, writ
 from onnxtool.packaging.kinds.fastapi import checks, write_conda
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.protocol_module import write_protocol
-from onnxtool.packaging.server_process import ScoringRunner, ScriptRunner, ServerProcess, free_port, interpreter
+from onnxtool.packaging.server_process import ScoringRunner, ScriptRunner, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.input_kinds import table_columns
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -92,11 +92,10 @@ class MlFlow(PackageKind):
             told = "the model file in ONNX Runtime; mlflow is not installed (--fresh-venv installs it)"
             return runner, Started(told, complete=False)
         python, words = interpreter(folder, fresh)
-        if fresh and not any(table_columns(manifest.specs[0])):  # whose server takes frames alone
-            port, program = free_port(), str(Path(python).absolute().with_name("mlflow"))
-            command = [program, "models", "serve", "-m", ".", "--env-manager", "local", "--port", str(port)]
-            server = ServerProcess(command, folder, port, "/ping")
-            return ScoringRunner(server, "/invocations", *manifest.specs), Started(f"mlflow models serve in {words}")
+        if fresh and not _columns(manifest.specs[0]):  # of a table with columns by name, MLflow takes frames
+            command = ["mlflow", "models", "serve", "-m", ".", "--env-manager", "local"]
+            served = ScoringRunner.start(python, command, folder, ("/ping", "/invocations"), manifest.specs)
+            return served, Started(f"mlflow models serve in {words}")
         return ScriptRunner(python, folder, *manifest.specs), Started(f"mlflow.pyfunc.load_model in {words}")
 
 

@@ -65,8 +65,8 @@ def _convert_boosting(write: NodeWriter, original: Callable[[], None]) -> None:
         original()
         return
     columns = [predicted(write, _trees(model, place), write.inputs) for place in range(count)]
-    begin: Any = np.asarray(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32)), np.float64)
-    begin = begin if plain else _begun(write, model)
+    rows = np.zeros((1, model.n_features_in_), np.float32)
+    begin = np.asarray(model._raw_predict_init(rows), np.float64) if plain else _begun(write, model)
     sums = write.add("Add", begin, write.columns(columns))
     if not classifies:
         write.give(sums)
