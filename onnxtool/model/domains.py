@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, constant_array
@@ -32,11 +33,46 @@ class Domain:
         high: value just past the largest (integers), largest (floats).
         values: the only values, where they are few (categories); tuples inside are for one column each. They come
             before `low` and `high`.
+        columns: the smallest and largest of each column (last axis), where columns differ: of a table's units.
     """
 
     low: float
     high: float
     values: tuple[Any, ...] = ()
+    columns: tuple[tuple[float, float], ...] = ()
+
+
+def columns_domain(lows: np.ndarray, highs: np.ndarray) -> Domain | None:
+    """The domain of a table whose columns lie each between its own ends; None where no column has any.
+
+    Args:
+        lows: [columns], the smallest of each; where it or the largest is not finite, the column lies where all do.
+        highs: [columns], the largest of each.
+    """
+    told = np.isfinite(lows) & np.isfinite(highs)
+    low, high = float(np.min(lows[told], initial=np.inf)), float(np.max(highs[told], initial=-np.inf))
+    if low >= high:
+        return None
+    ends = zip(np.where(told, lows, low).tolist(), np.where(told, highs, high).tolist(), strict=True)
+    return Domain(low, high, columns=tuple(ends))
+
+
+def threshold_domain(features: np.ndarray, thresholds: np.ndarray, width: int) -> Domain | None:
+    """Where rows of [batch, width] fall on both sides of the thresholds of trees.
+
+    Args:
+        features: [n], the column that each threshold is compared with.
+        thresholds: [n].
+        width: how many columns there are; those without a threshold lie where all thresholds do.
+    """
+    told = np.isfinite(thresholds)
+    features, thresholds = features[told], thresholds[told]
+    if not thresholds.size:
+        return None
+    own = [thresholds[features == f] if f in features else thresholds for f in range(width)]
+    lows, highs = np.array([np.percentile(t, [1, 99]) for t in own]).T
+    margins = np.where(highs > lows, 0.2 * (highs - lows), 1.0)
+    return columns_domain(lows - margins, highs + margins)
 
 
 def input_domains(model: ir.Model) -> dict[str, Domain]:

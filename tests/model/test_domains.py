@@ -8,7 +8,8 @@ import pytest
 from onnx import parser
 
 from onnxtool.model import io
-from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.domains import Domain, input_domains, threshold_domain
+from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
@@ -54,3 +55,15 @@ def test_domains_are_found_and_the_model_runs_on_them(case: str) -> None:
     for seed in range(20):
         for value in runner.run(random_feeds(runner.inputs, seed, domains=found)).values():
             assert np.isfinite(value).all()
+
+
+def test_rows_of_a_table_fall_on_both_sides_of_each_columns_thresholds() -> None:
+    features, thresholds = np.array([0, 0, 2, 2]), np.array([0.1, 0.3, 1000.0, 3000.0])
+    domain = threshold_domain(features, thresholds, 3)
+    assert domain is not None
+    drawn = random_feeds([TensorSpec("x", np.dtype("float64"), ("n", 3))], batch=200, domains={"x": domain})["x"]
+    for feature, threshold in zip(features, thresholds, strict=True):
+        assert 0 < np.mean(drawn[:, feature] > threshold) < 1
+    assert np.ptp(drawn[:, 0]) < 1
+    assert np.ptp(drawn[:, 1]) > 1000, "a column without a threshold lies where all thresholds do"
+    assert threshold_domain(features[:0], thresholds[:0], 3) is None

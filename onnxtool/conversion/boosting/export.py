@@ -22,7 +22,7 @@ from onnxtool.conversion.sklearn.raw_thresholds import compared_in_float32
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
-from onnxtool.model.domains import Domain
+from onnxtool.model.domains import Domain, threshold_domain
 
 if TYPE_CHECKING:
     import onnx
@@ -76,21 +76,20 @@ def _range(proto: onnx.ModelProto, model: SklearnModel) -> dict[str, Domain] | N
     """Where the thresholds lie, so that random inputs fall on both sides of them."""
     from onnx import helper, numpy_helper
 
-    found = []
+    features, thresholds = [], []
     for node in proto.graph.node:
         given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         values = given.get("nodes_values", given.get("nodes_values_as_tensor"))
         if values is None or "nodes_modes" not in given:
             continue
-        numbers = numpy_helper.to_array(values) if hasattr(values, "dims") else np.asarray(values)
-        found.append(numbers[[mode != b"LEAF" for mode in given["nodes_modes"]]])
-    thresholds = np.concatenate(found) if found else np.array([])
-    thresholds = thresholds[np.isfinite(thresholds)]
-    if not thresholds.size:
+        inner = [mode != b"LEAF" for mode in given["nodes_modes"]]
+        thresholds.append((numpy_helper.to_array(values) if hasattr(values, "dims") else np.asarray(values))[inner])
+        features.append(np.asarray(given["nodes_featureids"])[inner])
+    width = (model.inputs[0].shape or (None,))[-1]
+    if not thresholds or not isinstance(width, int):
         return None
-    low, high = np.percentile(thresholds, [1, 99])
-    margin = 0.2 * float(high - low) or 1.0
-    return {model.inputs[0].name: Domain(float(low) - margin, float(high) + margin)}
+    domain = threshold_domain(np.concatenate(features), np.concatenate(thresholds), width)
+    return {model.inputs[0].name: domain} if domain is not None else None
 
 
 def register_estimators() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.source import Source
 from onnxtool.errors import UnsupportedError, UsageError
-from onnxtool.model.domains import Domain
+from onnxtool.model.domains import Domain, columns_domain, threshold_domain
 from onnxtool.model.spec import TensorSpec
 
 BATCH = "batch"
@@ -285,20 +285,26 @@ def _range(model: Estimator, column: int | None = None) -> Domain | None:
     chosen = slice(column, None if column is None else column + 1)
     if kind in _SCALERS:
         lows, highs = _ends(head)[:, chosen]
-        # Powers of more than the least of them may overflow.
-        least = _domain(lows.min(), highs.min()) if kind == "PowerTransformer" else None
-        return least or _domain(lows.min(), highs.max())
+        return columns_domain(lows, highs)
     low, high = getattr(head, "data_min_", None), getattr(head, "data_max_", None)
     if low is not None and high is not None and np.size(low):
-        return _domain(np.min(low[chosen]), np.max(high[chosen]))
-    fitted = getattr(head, "_fit_X", None)  # of neighbours: far from all of them, rows are alike
-    if isinstance(fitted, np.ndarray) and fitted.size and fitted.dtype.kind in "fiu":
-        return _domain(np.nanmin(fitted[:, chosen]), np.nanmax(fitted[:, chosen]))
-    found = [t for tree in trees_of(head) for t in (tree.threshold[tree.children_left >= 0],) if t.size]
-    if found and column is None:
-        thresholds = np.concatenate(found)
-        margin = 0.1 * (float(thresholds.max() - thresholds.min()) or 1.0)
-        return _domain(thresholds.min() - margin, thresholds.max() + margin)
+        return columns_domain(low[chosen], high[chosen])
+    fitted = _fitted_rows(head)
+    if fitted is not None:
+        return columns_domain(*(ends.reduce(fitted[:, chosen], axis=0) for ends in (np.fmin, np.fmax)))
+    found = [(tree.feature[own], tree.threshold[own]) for tree in trees_of(head) for own in (tree.children_left >= 0,)]
+    if column is None and sum(features.size for features, _ in found):
+        features, thresholds = (np.concatenate(part) for part in zip(*found, strict=True))
+        return threshold_domain(features, thresholds, head.n_features_in_)
+    return None
+
+
+def _fitted_rows(model: Estimator) -> np.ndarray | None:
+    """[rows, columns] that neighbours or kernels were fitted on: far from all of them, rows are alike."""
+    for name in ("_fit_X", "support_vectors_", "X_train_", "X_fit_"):
+        rows = getattr(model, name, None)
+        if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.size and rows.dtype.kind in "fiu":
+            return rows
     return None
 
 
@@ -308,11 +314,6 @@ def _ends(scaler: Any) -> np.ndarray:
         warnings.simplefilter("ignore")
         ends = np.array([[-2.0], [2.0]]) * np.ones(scaler.n_features_in_)
         return np.asarray(scaler.inverse_transform(ends), dtype=float)
-
-
-def _domain(low: float, high: float) -> Domain | None:
-    low, high = float(low), float(high)
-    return Domain(low, high) if np.isfinite(low) and np.isfinite(high) and low < high else None
 
 
 def trees_of(model: Estimator) -> list[Any]:

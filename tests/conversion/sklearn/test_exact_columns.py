@@ -12,6 +12,8 @@ import pytest
 import skops.io
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import PCA
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
@@ -120,12 +122,20 @@ def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxto
 
 
 def test_an_output_that_was_constant_in_every_run_is_not_called_equal(tmp_path: Path) -> None:
-    """Far from all support vectors a kernel is zero: random rows tell nothing, rows of the data do."""
+    """Far from all rows of the data a narrow kernel is zero: random rows tell nothing, rows of the data do."""
     rows = np.random.default_rng(0).normal([1e3, 1e6], [1.0, 1e3], (60, 2))
-    model = make_pipeline(StandardScaler(), SVC()).fit(rows, rows[:, 0] > 1e3)
+    model = GaussianProcessRegressor(RBF(1e-3, "fixed")).fit(rows, rows[:, 0])
     blind = convert(model, tmp_path / "out.onnx")
     assert blind.ok and blind.comparison is not None and blind.comparison.verdict == "not tested"
     assert view_of(blind).word == ("NOT TESTED", "warn")
-    assert "in every run 'label' was constant" in view_of(blind).verdict.text
+    assert "in every run 'prediction' was zero" in view_of(blind).verdict.text
     np.savez(tmp_path / "rows.npz", X=rows[:20])
     assert view_of(convert(model, tmp_path / "out.onnx", sample=str(tmp_path / "rows.npz"))).word[0] == "OK"
+
+
+@pytest.mark.parametrize("steps", [(StandardScaler(),), (MinMaxScaler(),), ()], ids=["standard", "minmax", "none"])
+def test_random_rows_of_columns_in_different_units_reach_both_classes(steps: tuple[Any, ...], tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal([1e-3, 1e6, 0.0], [1e-4, 1e5, 1.0], (80, 3))
+    model = make_pipeline(*steps, SVC()).fit(rows, rows[:, 1] > 1e6)
+    report = convert(model, tmp_path / "out.onnx", effort="quick")
+    assert report.comparison is not None and report.comparison.verdict == "tested"
