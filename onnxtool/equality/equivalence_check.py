@@ -93,6 +93,7 @@ class EquivalenceCheck:
                 top_k=self._top_k,
                 precision=reference.precision,
                 declared=declared,
+                usual_scale=reference.scales.get(name, 0.0),
             )
             self._differences[name] = entry
         if a.size:
@@ -101,9 +102,13 @@ class EquivalenceCheck:
                 low, high = self._spread.get(name, (np.inf, -np.inf))
                 self._spread[name] = min(low, float(a.min())), max(high, float(a.max()))
         given = name in self._own  # then nothing is excused
-        again = None if given or reference.noise is None else partial(reference.rerounded_where_steady, feeds, name)
         before = entry.mismatched
-        entry.add(a, b, again)
+        if given:
+            entry.add(a, b)
+        else:
+            again = partial(reference.rerounded_where_steady, feeds, name)
+            entry.add(a, b, again, partial(reference.judged_with_exact_kernels, feeds, name))
+            reference.scales.setdefault(name, entry.largest_scale)
         ties = None if given else reference.ties
         if entry.mismatched > before and ties is not None and a.dtype.kind in "iu" and a.shape == b.shape:
             entry.excuse_ties(ties.excused(feeds, name, a, b))
@@ -113,8 +118,7 @@ class EquivalenceCheck:
             return self._own[name]
         off = self._reference.quantized.get(name)
         if off is None or self._tolerance.bits:
-            error = self._reference.kernel_errors.get(name, 0.0)  # nothing is allowed where bits count
-            return replace(self._tolerance, floor=max(self._tolerance.floor, error))
+            return self._tolerance
         # A float output is a step times an integer, rounded.
         atol = self._tolerance.atol
         return Tolerance(self._tolerance.rtol, max(atol, 1.0001 * off), int(max(atol, off)), absolute=True)
@@ -154,7 +158,7 @@ class EquivalenceCheck:
             atol=applied.atol,
             warnings=tuple(self._warnings()),
             top_k=self._top_k,
-            rule=rule_text(self._tolerance, self._reference.precision, self._kernel_error()),
+            rule=rule_text(self._tolerance, self._reference.precision),
         )
 
     def _untested(self, name: str) -> str:
@@ -171,13 +175,6 @@ class EquivalenceCheck:
         if is_float(entry.dtype) and entry.is_zero:
             return "zero"
         return "constant" if self._movements[name].is_constant else ""
-
-    def _kernel_error(self) -> float:
-        """The largest error of the runtime's own kernels that was allowed for."""
-        if self._tolerance.bits:
-            return 0.0
-        own = [self._tolerance_of(n).floor for n in self._differences if self._reference.kernel_errors.get(n)]
-        return max(own, default=0.0)
 
     def _warnings(self) -> list[str]:
         """What the comparison did not prove."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 
 from onnxtool.equality.rule.difference import repeats
-from onnxtool.equality.rule.kernel_errors import kernel_errors
+from onnxtool.equality.rule.exact_kernels import exact_kernels
 from onnxtool.equality.rule.rounding import RoundingNoise, runtime_noise
 from onnxtool.equality.rule.ties import TiedScores, choices
 from onnxtool.equality.rule.tolerance import NUMBERS, Tolerance
@@ -134,10 +134,12 @@ class Reference:
         quantized: its outputs that are rounded to steps -> how far those may be off, in their own units.
         declared: its outputs -> the element types that they are to have, of a framework model, which may compute in
             wider ones; None where the types that it gives count.
-        kernel_errors: its outputs -> how far the runtime's own kernel may be off in them, in their units.
+        exact: an ONNX model with exact kernels.
+        judged_exactly: of a framework model, what was made of it with exact kernels.
         fixed: its outputs that depend on no number of an input: these may well be the same in every run.
         in_doubles: it computes in float64 what the other computes in float32: thresholds may be a step apart.
         remembered: what it gave before, so that it does not run again for that.
+        scales: its outputs -> the root mean square of the largest column in the first run that was judged.
     """
 
     runner: Runner
@@ -146,10 +148,12 @@ class Reference:
     precision: str | None = None
     quantized: Mapping[str, float] = field(default_factory=dict)
     declared: Mapping[str, str] | None = None
-    kernel_errors: Mapping[str, float] = field(default_factory=dict)
+    exact: RoundingNoise | None = None
+    judged_exactly: RoundingNoise | None = None
     fixed: frozenset[str] = frozenset()
     in_doubles: bool = False
     remembered: Answers | None = None
+    scales: dict[str, float] = field(default_factory=dict, repr=False, compare=False)
     _asked: list[tuple[Feeds, dict[str, bool]]] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -186,22 +190,21 @@ class Reference:
             return {}
         return {name: repeats(array, second.get(name), tolerance) for name, array in first.items()}
 
-    def rerounded(self, feeds: Feeds) -> Outputs:
-        """What it gives with other roundings; nothing where that is not known."""
-        return {} if self.noise is None else self.noise.outputs(feeds)
-
     def allowed_error(self, name: str) -> float:
         """How far an output may be off in its own units, whatever the model computes."""
-        return self.quantized.get(name, self.kernel_errors.get(name, 0.0))
+        return self.quantized.get(name, 0.0)
 
-    def rerounded_where_steady(self, feeds: Feeds, name: str) -> Any:
-        """An output with other roundings; None where that is not known, or the output is another one each time."""
-        again = self.rerounded(feeds).get(name)
-        if again is None:
-            return None
-        if not self._asked or self._asked[0][0] is not feeds:
+    def rerounded_where_steady(self, feeds: Feeds, name: str) -> Sequence[Any]:
+        """An output with other roundings; none where they are not known, or the output is another one each time."""
+        again = [noise.outputs(feeds).get(name) for noise in (self.noise, self.exact) if noise is not None]
+        again = [array for array in again if array is not None]
+        if again and (not self._asked or self._asked[0][0] is not feeds):
             self._asked[:] = [(feeds, dict(self.repeats(feeds, Tolerance())))]
-        return again if self._asked[0][1].get(name, True) else None
+        return again if again and self._asked[0][1].get(name, True) else ()
+
+    def judged_with_exact_kernels(self, feeds: Feeds, name: str) -> Any | None:
+        """An output of what is judged with exact kernels; None where that is not known."""
+        return None if self.judged_exactly is None else self.judged_exactly.outputs(feeds).get(name)
 
     def remembering(self, known: Sequence[Answered]) -> Reference:
         """The same, giving what it gave before."""
@@ -209,7 +212,7 @@ class Reference:
 
     def seen_through(self, runner: Runner) -> Reference:
         """What is known of it, of a Runner whose outputs are not the whole ones: rounding was measured on those."""
-        return replace(self, runner=runner, remembered=None, noise=None)
+        return replace(self, runner=runner, remembered=None, noise=None, exact=None)
 
 
 def reference_on(a: PathLike | Runner, b: PathLike | Runner, runner: Runner, options: SessionOptions) -> Reference:
@@ -251,8 +254,8 @@ def reference_of_model(
         options: how it is run.
     """
     ties = ties_of_model(model, load, options)
-    errors, fixed = kernel_errors(model), fixed_outputs(model)
-    return Reference(runner, ties=ties, precision=precision_of(model), kernel_errors=errors, fixed=fixed)
+    exact = exact_kernels(model, load, options)
+    return Reference(runner, ties=ties, precision=precision_of(model), exact=exact, fixed=fixed_outputs(model))
 
 
 def reference_of_source(source: Runner, graph: ir.Model | None) -> Reference:
@@ -269,7 +272,7 @@ def reference_of_source(source: Runner, graph: ir.Model | None) -> Reference:
         precision=None if graph is None else precision_of(graph),
         quantized=dict(described.rounding) if described is not None else {},
         declared={s.name: s.dtype.name for s in source.outputs if _is_number(s.dtype)},
-        kernel_errors={} if graph is None else kernel_errors(graph),
+        judged_exactly=None if graph is None else exact_kernels(graph, graph.clone, SessionOptions()),
         fixed=frozenset() if graph is None else fixed_outputs(graph),
         in_doubles=described is not None and described.in_doubles,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from onnxtool.equality.equivalence_check import (
 from onnxtool.equality.layers.compare_layers import compare_layers
 from onnxtool.equality.proof import judge_outputs
 from onnxtool.equality.reference import Answers, Reference, precision_of, reference_on
+from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import BITS, Tolerance
 from onnxtool.errors import InputError, UsageError
@@ -282,21 +284,24 @@ def test_ties_are_asked_for_where_indices_differ(a: np.ndarray, b: np.ndarray, a
     assert (ties.asked, check.report().ok) == (asked, ok)
 
 
-def test_what_a_kernel_may_be_off_by_is_told_and_not_allowed_where_bits_count() -> None:
-    evidence = Reference(Answers(), kernel_errors={"p": 1e-3, "q": 0.25})
-    small = np.full((3, 2), 1e-6, np.float32)
+def test_what_exact_kernels_put_right_is_excused_but_not_where_bits_count() -> None:
+    """Of a framework model the judged graph is asked, of an ONNX model the reference itself."""
+    off = ONE * np.float32(1.005)
 
-    def report(tolerance: Tolerance, off: float, of: Reference = evidence) -> Any:
-        check = EquivalenceCheck(tolerance, of)
-        check.add({}, {"p": small, "q": ONE}, {"p": small, "q": ONE + np.float32(off)})
-        return check.report()
+    def ok(tolerance: Tolerance, **known: RoundingNoise) -> bool:
+        check = EquivalenceCheck(tolerance, Reference(Answers(), **known))
+        check.add({}, {"q": ONE}, {"q": off})
+        return check.report().ok
 
-    assert "2.5e-01 more" in report(Tolerance(), 0.0).rule
-    assert report(Tolerance(), 0.2).ok
-    assert not report(Tolerance(), 0.3).ok
-    assert not report(BITS, 1e-3).ok
-    assert "more" not in report(BITS, 0.0).rule
-    assert "more" not in report(Tolerance(), 0.0, Reference(Answers())).rule
+    def noise(array: np.ndarray) -> RoundingNoise:
+        runner: Any = SimpleNamespace(run=lambda _: {"q": array})
+        return RoundingNoise(lambda: runner)
+
+    same, wrong = noise(ONE), noise(off)
+    assert not ok(Tolerance())
+    assert ok(Tolerance(), judged_exactly=same) and not ok(Tolerance(), judged_exactly=wrong)
+    assert ok(Tolerance(), exact=wrong) and not ok(Tolerance(), exact=same)
+    assert not ok(BITS, judged_exactly=same) and not ok(BITS, exact=wrong)
 
 
 def test_quantized_floats_may_be_off_by_one_step_wherever_they_are() -> None:

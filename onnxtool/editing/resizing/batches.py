@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnxtool.equality.certificate.models import certify_rows
 from onnxtool.equality.proof import Proof
 from onnxtool.equality.reference import Reference, precision_of
 from onnxtool.equality.rule.difference import agrees
-from onnxtool.equality.rule.kernel_errors import kernel_errors
+from onnxtool.equality.rule.exact_kernels import exact_kernels
 from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -319,11 +320,10 @@ class BatchProof:
 
     def _compare(self, runner: Runner, case: Case, axes: Mapping[str, int | None]) -> CompareReport:
         """A batch beside its rows; an output without an axis is held against each of them."""
-        reference = OneByOne(self._before, self.batch, self.old, axes)
-        noise = RoundingNoise(lambda: OneByOne(self._rerounded(), self.batch, self.old, axes))
-        right = Reference(
-            reference, noise, precision=precision_of(self._model), kernel_errors=kernel_errors(self._model)
-        )
+        singly = partial(OneByOne, batch=self.batch, old=self.old, axes=axes)
+        reference, noise = singly(self._before), RoundingNoise(lambda: singly(self._rerounded()))
+        exact = exact_kernels(self._model, self._model.clone, self.context.options, singly)
+        right = Reference(reference, noise, precision=precision_of(self._model), exact=exact)
         count = len(case.rows) if None in axes.values() else 1
         probes = [Probe(dict(case.feeds), reference.joined(case.rows, row)) for row in range(count)]
         rule = Rule(self.context.tolerance, names=("single rows", "the batch"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.rule.rounding import excuse
+from onnxtool.equality.rule.rounding import NO_EXCUSE, ExcusedElements, errors, excuse, right_with_exact_kernels
 from onnxtool.equality.rule.tolerance import NUMBERS, ColumnScales, Scales, Tolerance, allowed_error
 from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
 
@@ -28,6 +28,7 @@ class Difference:
         precision: the half-precision type that the reference computes in, None for float32 and wider.
         declared: the element type that the output is to have, where the reference may give a wider one (frameworks
             compute in doubles and declare what the file holds); "" for any of the same kind; None for the reference's.
+        usual_scale: of the largest column, in a run of usual inputs; 0 where there was none.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Difference:
     decades: np.ndarray = field(default_factory=lambda: np.zeros(DECADES + 1, np.int64))
     top_k: int = 5
     precision: str | None = None
+    usual_scale: float = 0.0
     declared: str | None = None
     excused: int = 0
     rounding: float = 0.0
@@ -67,13 +69,20 @@ class Difference:
     _ranked: int = 0
     _columns: ColumnScales = field(default_factory=ColumnScales)
 
-    def add(self, a: Any, b: Any, again: Callable[[], Any] | None = None) -> None:
+    def add(
+        self,
+        a: Any,
+        b: Any,
+        again: Callable[[], Sequence[Any]] = tuple,
+        exact: Callable[[], Any | None] | None = None,
+    ) -> None:
         """Take in one run.
 
         Args:
             a: what is right.
             b: what is judged.
             again: gives what is right with other roundings; called only where `b` is outside the tolerance.
+            exact: gives what is judged with exact kernels, where that is known; called as `again` is.
         """
         run = self.runs
         self.runs += 1
@@ -99,15 +108,30 @@ class Difference:
             part = slice(start, start + _CHUNK)
             self._add_numbers((flat[0][part], flat[1][part]), (a, b), start, tolerance, scales)
         self._add_extras(a, b)
-        if again is not None and scales is not None and self.mismatched > before:
-            found = excuse(a, b, again(), tolerance, scales, self.precision)
-            self.excused += found.elements
-            self.rounding = max(self.rounding, found.noise)
+        if scales is None or self.mismatched == before:
+            return
+        better, found = exact() if exact is not None else None, NO_EXCUSE
+        if better is not None:
+            b, found = right_with_exact_kernels(
+                a, b, better, tolerance, scales, max(self.usual_scale, self.largest_scale), self.precision
+            )
+            self._excuse(found)
+        if self.mismatched - before > found.elements:
+            self._excuse(excuse(a, b, again(), tolerance, scales, self.precision))
+
+    def _excuse(self, found: ExcusedElements) -> None:
+        self.excused += found.elements
+        self.rounding = max(self.rounding, found.noise)
 
     def _same_type(self, a: np.ndarray, b: np.ndarray) -> bool:
         if type_name(a) == type_name(b) or self.declared is None:
             return type_name(a) == type_name(b)
         return _family(a) == _family(b) and self.declared in ("", type_name(b))
+
+    @property
+    def largest_scale(self) -> float:
+        """Of the largest column, in the first run."""
+        return self._columns.largest
 
     def excuse_ties(self, count: int) -> None:
         """Of the indices that differ, so many have scores that tie in the reference."""
@@ -338,14 +362,8 @@ def _outside(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str 
     """Which elements lie outside of the tolerance, in flat parts."""
     applied = tolerance.widened(a.dtype.name, precision)
     scales = ColumnScales().add(a, tolerance.least_scale)
-    x, y = a.reshape(-1), b.reshape(-1)
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    for start in range(0, a.size, _CHUNK):
-        u, v = (z[start : start + _CHUNK].astype(wide) for z in (x, y))
-        with np.errstate(all="ignore"):
-            error = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
-            allowed = allowed_error(np.abs(u), applied, scales.at(start, start + u.size))
-            yield ~(error <= allowed)
+    for _, error, allowed in errors(a, b, applied, scales):
+        yield ~(error <= allowed)
 
 
 def shared_top(a: np.ndarray, b: np.ndarray, k: int) -> float:

@@ -7,7 +7,7 @@ moves as little, in as few elements, is equal. Nothing is assumed: what was not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,7 +90,12 @@ NO_EXCUSE = ExcusedElements(0, 0.0)
 
 
 def excuse(
-    a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scales: Scales, precision: str | None = None
+    a: np.ndarray,
+    b: np.ndarray,
+    again: Sequence[Any],
+    tolerance: Tolerance,
+    scales: Scales,
+    precision: str | None = None,
 ) -> ExcusedElements:
     """Which elements outside the tolerance are no further off than `FACTOR` times what rounding does to their column.
 
@@ -101,37 +106,93 @@ def excuse(
     Args:
         a: what the reference gave.
         b: what is judged, of the same shape.
-        again: what the reference gave with other roundings.
+        again: what the reference gave with other roundings, each time.
         tolerance: widened already.
         scales: of `a`'s columns.
         precision: the half-precision type that the reference computes in.
     """
-    again = np.asarray(again)
-    if again.shape != a.shape or again.dtype != a.dtype or a.dtype.kind in "OUSbiu":
+    others = [np.asarray(other) for other in again]
+    others = [other for other in others if other.shape == a.shape and other.dtype == a.dtype]
+    if not others or a.dtype.kind in "OUSbiu":
         return NO_EXCUSE
     with np.errstate(all="ignore"):
-        moved = np.where(np.isfinite(a) & np.isfinite(again), np.abs(a - again), 0)
+        moved = np.max([np.where(np.isfinite(a) & np.isfinite(o), np.abs(a - o), 0) for o in others], axis=0)
     most = most_rounding(a.dtype.name, precision)
     noise = Scales(tuple(_shared_noise(moved, g, p[2]) for g, p in zip(groupings(a.shape), scales.parts, strict=True)))
-    outside = excused = amplified = 0
-    flat = [x.reshape(-1) for x in (a, b, moved)]
-    for start in range(0, a.size, _CHUNK):
-        x, y, own = (part[start : start + _CHUNK] for part in flat)
-        wide = np.complex128 if a.dtype.kind == "c" else np.float64
-        x, y = x.astype(wide), y.astype(wide)
-        with np.errstate(all="ignore"):
-            error = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
-        error = np.where(np.isnan(error), np.inf, error)
-        scale = scales.at(start, start + x.size)
-        allowed = allowed_error(np.abs(x), tolerance, scale)
-        explained = np.minimum(FACTOR * noise.at(start, start + x.size), most * scale)
+    beyond = excused = amplified = 0
+    own = moved.reshape(-1)
+    for part, error, allowed in errors(a, b, tolerance, scales):
+        explained = np.minimum(FACTOR * noise.at(part.start, part.stop), most * scales.at(part.start, part.stop))
         wrong = error > allowed
-        outside += int(wrong.sum())
+        beyond += int(wrong.sum())
         excused += int((wrong & (error <= explained)).sum())
-        amplified += int((FACTOR * own.astype(np.float64) > allowed).sum())
-    if excused == 0 or outside > FACTOR * amplified:
+        amplified += int((FACTOR * own[part].astype(np.float64) > allowed).sum())
+    if excused == 0 or beyond > FACTOR * amplified:
         return NO_EXCUSE
     return ExcusedElements(excused, float(moved.max()))
+
+
+def right_with_exact_kernels(
+    a: np.ndarray,
+    b: np.ndarray,
+    exact: Any,
+    tolerance: Tolerance,
+    scales: Scales,
+    usual: float,
+    precision: str | None = None,
+) -> tuple[np.ndarray, ExcusedElements]:
+    """Which elements outside the tolerance are within it where the same graph has exact kernels.
+
+    Args:
+        a: what the reference gave.
+        b: what is judged, of the same shape.
+        exact: what the judged graph gives with exact kernels; no element further from `b` than `most_rounding` of
+            `usual` is excused.
+        tolerance, scales, precision: as of `excuse`.
+        usual: the scale of the output's largest column on usual inputs.
+
+    Returns:
+        `b` with the reference's own number in place of these elements, and how many they are.
+    """
+    exact = np.asarray(exact)
+    if exact.shape != a.shape or exact.dtype != a.dtype or a.dtype.kind in "OUSbiu":
+        return b, NO_EXCUSE
+    mended, count, largest = np.array(b), 0, 0.0
+    most = usual * most_rounding(a.dtype.name, precision)
+    moves = errors(exact, b, tolerance, scales)
+    for (part, error, allowed), (_, better, _), (_, moved, _) in zip(
+        errors(a, b, tolerance, scales), errors(a, exact, tolerance, scales), moves, strict=True
+    ):
+        excused = (error > allowed) & (better <= allowed) & (moved <= most)
+        mended.reshape(-1)[part][excused] = a.reshape(-1)[part][excused]
+        count += int(excused.sum())
+        largest = max(largest, float(moved[excused].max(initial=0.0)))
+    return mended, ExcusedElements(count, largest)
+
+
+def errors(
+    a: np.ndarray, b: np.ndarray, tolerance: Tolerance, scales: Scales
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """|a - b| and what is allowed, in float64, for flat parts of two arrays of one shape; infinite where one is NaN.
+
+    Args:
+        a: the reference.
+        b: what is judged.
+        tolerance: widened already.
+        scales: of `a`'s columns.
+    """
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    flat = a.reshape(-1), b.reshape(-1)
+    for start in range(0, a.size, _CHUNK):
+        part = slice(start, min(start + _CHUNK, a.size))
+        x, y = (f[part].astype(wide) for f in flat)
+        with np.errstate(all="ignore"):
+            error = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+        yield (
+            part,
+            np.where(np.isnan(error), np.inf, error),
+            allowed_error(np.abs(x), tolerance, scales.at(part.start, part.stop)),
+        )
 
 
 def _shared_noise(moved: np.ndarray, grouping: tuple[int, int, int], scale: np.ndarray) -> tuple[int, int, np.ndarray]:

@@ -52,7 +52,6 @@ class Tolerance:
         integer_steps: how far apart integers may be that stand for quantized numbers; 0 for all others.
         absolute: `atol` is in the output's own units, as a user gives it for one output.
         bits: equal to the last bit, the sign of zero included; NaN is equal to NaN.
-        floor: what every element may be off, in the output's own units: the error of the runtime's own kernel.
         alone: the user gave it for one output: nothing widens it, and nothing is excused.
         least_scale: what a column's scale is at least, as a share of the largest column's, or of one.
     """
@@ -62,7 +61,6 @@ class Tolerance:
     integer_steps: int = 0
     absolute: bool = False
     bits: bool = False
-    floor: float = _FLUSHED
     alone: bool = False
     least_scale: float = LEAST_SCALE
 
@@ -102,22 +100,16 @@ def most_rounding(*dtypes: str | None) -> float:
     return max(MOST_ROUNDING, MOST_HALF_STEPS * max((_STEP.get(d or "", 0.0) for d in dtypes), default=0.0))
 
 
-def rule_text(tolerance: Tolerance, precision: str | None = None, kernel_error: float = 0.0) -> str:
+def rule_text(tolerance: Tolerance, precision: str | None = None) -> str:
     """The rule as it is applied, in one line for the reports.
 
     Args:
         tolerance: as asked for.
         precision: the half-precision type that the reference computes in.
-        kernel_error: of outputs that the runtime itself computes to an absolute precision only.
     """
     applied = tolerance.widened(precision)
     why = f" ({HALF_STEPS} rounding steps of {precision})" if applied != tolerance else ""
-    own = (
-        f", {kernel_error:.1e} more where they come from Sigmoid, Erf or Tanh (the runtime's own error)"
-        if kernel_error
-        else ""
-    )
-    return f"floats {applied}{why}{own}; shapes, types, integers and text equal"
+    return f"floats {applied}{why}; shapes, types, integers and text equal"
 
 
 def groupings(shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
@@ -243,6 +235,11 @@ class ColumnScales:
             parts.append((columns, inner, self._scale(own, known, least)))
         return Scales(tuple(parts))
 
+    @property
+    def largest(self) -> float:
+        """The scale of the largest column of the first run; 0 before it."""
+        return self._usual[0] if self._usual else 0.0
+
     def _scale(self, own: np.ndarray, known: list[tuple[np.ndarray, int]], least: float) -> np.ndarray:
         largest = max(float(own.max()), float(_median(np.array(self._usual))))
         usual = np.maximum(own, _median(np.array([o for o, _ in known])))
@@ -272,5 +269,5 @@ def allowed_error(magnitude: np.ndarray, tolerance: Tolerance, scale: np.ndarray
     """
     with np.errstate(all="ignore"):
         absolute = tolerance.atol * (1.0 if tolerance.absolute else np.asarray(scale))
-        allowed = absolute + tolerance.rtol * magnitude + (tolerance.floor if tolerance.atol > 0 else 0.0)
+        allowed = absolute + tolerance.rtol * magnitude + (_FLUSHED if tolerance.atol > 0 else 0.0)
         return np.asarray(np.where(np.isfinite(allowed), allowed, 0.0))

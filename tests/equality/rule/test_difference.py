@@ -263,7 +263,7 @@ def test_how_far_rounding_moves_the_reference_is_told() -> None:
     entry = Difference("y", Tolerance())
     entry.add(a, a, lambda: pytest.fail("the reference runs again only where something differs"))
     assert entry.rounding == 0.0
-    entry.add(a, b, lambda: again)
+    entry.add(a, b, lambda: [again])
     assert entry.rounding == pytest.approx(0.004, rel=1e-3)
 
 

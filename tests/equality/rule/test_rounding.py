@@ -117,7 +117,7 @@ def with_changes(a: np.ndarray, *changes: tuple[int, int, float]) -> np.ndarray:
 
 
 def excused(b: np.ndarray, again: Any, a: np.ndarray = ONES, precision: str | None = None) -> ExcusedElements:
-    return excuse(a, b, again, Tolerance(1e-6, 1e-6), ColumnScales().add(a), precision)
+    return excuse(a, b, [again], Tolerance(1e-6, 1e-6), ColumnScales().add(a), precision)
 
 
 def test_an_element_may_be_off_three_times_what_rounding_moves_its_column() -> None:
@@ -156,7 +156,7 @@ def test_what_is_not_a_number_of_the_same_kind_excuses_nothing() -> None:
     b, again = with_changes(ONES, (5, 1, 1e-3)), with_changes(ONES, (0, 1, 1e-3))
     assert excused(b, again[:4]) == excused(b, again.astype(np.float32)) == excused(b, None) == NO_EXCUSE
     whole = np.arange(8).reshape(4, 2)
-    assert excuse(whole, whole + 1, whole + 1, Tolerance(), ColumnScales().add(whole)) == NO_EXCUSE
+    assert excuse(whole, whole + 1, [whole + 1], Tolerance(), ColumnScales().add(whole)) == NO_EXCUSE
 
 
 def test_infinity_is_no_measure_of_rounding() -> None:
