@@ -278,6 +278,7 @@ def pads_to_whole_steps(folder: Path) -> bool:
 def counts_rows(x: torch.Tensor) -> torch.Tensor:
     """Of two rows with which it is followed, and of four."""
     numbers = min(x.shape[0], 3) + 10 * max(3, x.shape[0]) + max(len([1, 2]), x.dim())
+    numbers = numbers + torch.take_along_dim(x, x.argmax(1, keepdim=True), 1) + x.take_along_dim(x[:1].argsort(), -1)
     return x * len(x) + numbers + sum(x[i : i + x.shape[0]].sum() for i in range(0, x.shape[0], x.shape[0]))
 
 
@@ -365,6 +366,8 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
             translated(at, lambda x, f=function: f(x[:, None, None], infinite_places(x), 0, 1, False)[:, 0, 0])
             for at, function in ((60, torch.ops.aten.grid_sampler), (61, torch.ops.aten.grid_sampler_2d))
         ),
+        translated(62, lambda x: torch.sign(x / x) + torch.sign(x), ZEROS),
+        translated(63, lambda x: torch.heaviside(x / x - 1, torch.tensor([0.5])) + torch.heaviside(x, x + 2), ZEROS),
         (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),
         (
             growing_tables.PATCH,

@@ -21,15 +21,28 @@ def namespaces_of(module: torch.nn.Module) -> list[dict[str, Any]]:
 
 @contextmanager
 def _followed(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
-    """Functions of Python's own, in the files of the model."""
+    """Functions of Python's own, in the files of the model, and of torch's."""
     added = [(names, name) for names in namespaces_of(_module) for name in _FUNCTIONS if name not in names]
     for names, name in added:
         names[name] = _FUNCTIONS[name]
+    usual = torch.take_along_dim, torch.Tensor.take_along_dim
+    torch.take_along_dim = torch.Tensor.take_along_dim = _taken
     try:
         yield
     finally:
+        torch.take_along_dim, torch.Tensor.take_along_dim = usual
         for names, name in added:
             del names[name]
+
+
+def _taken(values: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    """Torch's own compares sizes in C++, where they are numbers."""
+    if dim is None:
+        return values.flatten().gather(0, indices.flatten())
+    axis, both = dim % values.dim(), (values, indices)
+    sizes = torch.broadcast_shapes(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in both))
+    values, indices = (t.expand(*sizes[:axis], -1, *sizes[axis + 1 :]) for t in both)
+    return values.gather(dim, indices)
 
 
 def _length(value: Any) -> Any:
@@ -68,4 +81,6 @@ def _steps(*given: Any) -> Any:
 
 
 _FUNCTIONS = {"len": _length, "min": _least, "max": _most, "range": _steps}
-FUNCTIONS = Patch("torch", "", "torch's exporters take len, min, max and range of sizes for numbers", _followed)
+FUNCTIONS = Patch(
+    "torch", "", "torch's exporters take len, min, max, range and take_along_dim of sizes for numbers", _followed
+)

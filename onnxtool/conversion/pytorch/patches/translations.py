@@ -406,6 +406,20 @@ def _numbers_first(operator: str) -> Translation:
     return translation
 
 
+def _sign(values: Any) -> Any:
+    """Of NaN 0, as torch has it."""
+    if not values.dtype.is_floating_point():
+        return op.Sign(values)
+    return op.Where(op.IsNaN(values), _like(0, values), op.Sign(values))
+
+
+def _step(values: Any, at_zero: Any) -> Any:
+    """0 of what is no number, as of what is negative."""
+    return op.Where(
+        op.Equal(values, _like(0, values)), at_zero, op.CastLike(op.Greater(values, _like(0, values)), values)
+    )
+
+
 def _hypotenuse(a: Any, b: Any) -> Any:
     """sqrt(a^2 + b^2) by the larger of the two and the quotient, of which nothing overflows."""
     a, b = op.Abs(a), op.Abs(b)
@@ -580,4 +594,6 @@ PATCHES = (
         _imprecise(operator, _sampled, "the runtime samples 0 at infinity")
         for operator in (_ATEN.grid_sampler.default, _ATEN.grid_sampler_2d.default)
     ),
+    _imprecise(_ATEN.sign.default, _sign, "torch 2.13's sign of NaN is NaN"),
+    _imprecise(_ATEN.heaviside.default, _step, "torch 2.13's step at NaN is 1"),
 )
