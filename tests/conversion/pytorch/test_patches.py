@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
-from torch import nn
+from torch import _decomp, nn
 from torch.nn import functional
 
 import onnxtool
@@ -25,6 +25,7 @@ from onnxtool.conversion.pytorch.patches import (
     open_bounds,
     padded_encoder,
     projected_lstm,
+    recurrent_shapes,
     removed_inputs,
     sizes,
     traced_operators,
@@ -275,6 +276,34 @@ def pads_to_whole_steps(folder: Path) -> bool:
     return all(agrees(PadsToWholeSteps(), rows[:, :n], folder, "dynamo", dims=dims) for n in (3, 12))
 
 
+class Recurs(nn.Module):
+    """A GRU, and an LSTM both ways from a state that is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.gru, self.lstm = nn.GRU(8, 6, batch_first=True), nn.LSTM(6, 5, bidirectional=True, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = x[:, 0, :5].tanh().expand(2, -1, -1)
+        outputs, (hidden, cell) = self.lstm(self.gru(x)[0], (state, state * 2))
+        return torch.cat([outputs, (hidden + cell).sum(0)[:, None].expand(-1, x.shape[1], -1)], -1)
+
+
+def exports_without_steps(folder: Path) -> bool:
+    followed: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("one_layer_rnn", "one_layer_lstm"):
+            usual = getattr(_decomp.decompositions, name)
+
+            def counted(*given: Any, name: str = name, usual: Any = usual, **more: Any) -> Any:
+                followed.append(name)
+                return usual(*given, **more)
+
+            patch.setattr(_decomp.decompositions, name, counted)
+        return agrees(Recurs(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)) and not followed
+
+
 def counts_rows(x: torch.Tensor) -> torch.Tensor:
     """Of two rows with which it is followed, and of four."""
     numbers = min(x.shape[0], 3) + 10 * max(3, x.shape[0]) + max(len([1, 2]), x.dim())
@@ -390,6 +419,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),
         (traced_operators.UNFLATTEN, traced(Computes(splits_heads), SEQUENCE, opset=12)),
         (traced_operators.EQUAL, says_that_equal_was_frozen),
+        (recurrent_shapes.PATCH, exports_without_steps),
         (
             projected_lstm.PATCH,
             lambda folder: agrees(ProjectsItsState(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),

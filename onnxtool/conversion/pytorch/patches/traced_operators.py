@@ -13,7 +13,14 @@ import torch
 from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
-from onnxtool.conversion.pytorch.patches import growing_tables, padded_encoder, projected_lstm, sizes, whole_steps
+from onnxtool.conversion.pytorch.patches import (
+    growing_tables,
+    padded_encoder,
+    projected_lstm,
+    recurrent_shapes,
+    sizes,
+    whole_steps,
+)
 from onnxtool.conversion.pytorch.recording.attention import attention
 
 _OWN_ATTENTION = functional.scaled_dot_product_attention
@@ -93,6 +100,7 @@ OF_MODULES = (
     padded_encoder.PATCH,
     padded_encoder.CAUSAL,
     projected_lstm.PATCH,
+    recurrent_shapes.PATCH,
     growing_tables.PATCH,
     whole_steps.PATCH,
     sizes.FUNCTIONS,
