@@ -21,7 +21,7 @@ from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators,
 from onnxtool.conversion.pytorch.exported_program import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import fixing_line, recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
-from onnxtool.conversion.pytorch.patches import fourier
+from onnxtool.conversion.pytorch.patches import exact_patterns, fourier
 from onnxtool.conversion.pytorch.patches.traced_operators import OF_MODULES
 from onnxtool.conversion.pytorch.static_quantized import on_standard_steps, rounds_inside, steps_of
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
@@ -208,7 +208,7 @@ def _from_program(program: torch.export.ExportedProgram, request: ExportRequest)
 
 
 def _exported(request: ExportRequest, *source: object, **shapes: object) -> torch.onnx.ONNXProgram:
-    with _operators_listed_once():
+    with _operators_listed_once(), applied((exact_patterns.PATCH,)):
         exported = torch.onnx.export(
             *source,
             dynamo=True,

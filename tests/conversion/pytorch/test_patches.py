@@ -19,6 +19,7 @@ from torch.nn import functional
 import onnxtool
 from onnxtool.conversion.patches import Patch, correct
 from onnxtool.conversion.pytorch.patches import (
+    exact_patterns,
     floor_division,
     fourier,
     growing_tables,
@@ -304,6 +305,11 @@ def exports_without_steps(folder: Path) -> bool:
         return agrees(Recurs(), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)) and not followed
 
 
+def divides_by_nearly_nothing(x: torch.Tensor) -> torch.Tensor:
+    """By 1e-8 where a row is zero; and what is left of a factor of nearly one."""
+    return x / (x.norm(dim=-1, keepdim=True) + 1e-8) + (x * 1.000008 - x) * 1e6
+
+
 def counts_rows(x: torch.Tensor) -> torch.Tensor:
     """Of two rows with which it is followed, and of four."""
     numbers = min(x.shape[0], 3) + 10 * max(3, x.shape[0]) + max(len([1, 2]), x.dim())
@@ -419,6 +425,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),
         (traced_operators.UNFLATTEN, traced(Computes(splits_heads), SEQUENCE, opset=12)),
         (traced_operators.EQUAL, says_that_equal_was_frozen),
+        (
+            exact_patterns.PATCH,
+            lambda folder: agrees(Computes(divides_by_nearly_nothing), np.vstack([X, 0 * X]), folder, "dynamo"),
+        ),
         (recurrent_shapes.PATCH, exports_without_steps),
         (
             projected_lstm.PATCH,
