@@ -77,13 +77,15 @@ class EquivalenceCheck:
             a, b = np.asarray(array), np.asarray(right[other])
             if self._varies(name):
                 a, b = np.zeros_like(a), np.zeros_like(b)
-            self._add_output(feeds, name, a, b)
+            self._add_output(feeds, name, (a, b), left)
 
     def _varies(self, name: str) -> bool:
         return name in self._varying or self._renamed[name] in self._varying
 
-    def _add_output(self, feeds: Feeds, name: str, a: np.ndarray, b: np.ndarray) -> None:
-        reference = self._reference
+    def _add_output(
+        self, feeds: Feeds, name: str, pair: tuple[np.ndarray, np.ndarray], expected: Mapping[str, Any]
+    ) -> None:
+        (a, b), reference = pair, self._reference
         entry = self._differences.get(name)
         if entry is None:
             declared = None if reference.declared is None else reference.declared.get(name, "")
@@ -106,7 +108,7 @@ class EquivalenceCheck:
         if given:
             entry.add(a, b)
         else:
-            again = partial(reference.rerounded_where_steady, feeds, name)
+            again = partial(reference.rerounded_where_steady, feeds, name, expected)
             entry.add(a, b, again, partial(reference.judged_with_exact_kernels, feeds, name))
             reference.scales.setdefault(name, entry.largest_scale)
         ties = None if given else reference.ties

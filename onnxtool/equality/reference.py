@@ -174,18 +174,23 @@ class Reference:
         """
         return (self.remembered or self.runner).run(feeds)
 
-    def repeats(self, feeds: Feeds, tolerance: Tolerance = NUMBERS) -> Mapping[str, bool]:
+    def repeats(
+        self, feeds: Feeds, tolerance: Tolerance = NUMBERS, first: Mapping[str, Any] | None = None
+    ) -> Mapping[str, bool]:
         """Whether each output is the same when the model runs twice; asked before anything is excused.
 
         Args:
             feeds: of this run.
             tolerance: what counts as the same: kernels on many threads may add in any order.
+            first: what it gave for them before, taken apart; unless given it runs twice now.
 
         Returns:
             Nothing where the model does not run.
         """
         try:
-            first, second = (flatten(self.runner.run(feeds)) for _ in range(2))
+            if first is None:
+                first = flatten(self.runner.run(feeds))
+            second = flatten(self.runner.run(feeds))
         except OnnxToolError:
             return {}
         return {name: repeats(array, second.get(name), tolerance) for name, array in first.items()}
@@ -194,12 +199,18 @@ class Reference:
         """How far an output may be off in its own units, whatever the model computes."""
         return self.quantized.get(name, 0.0)
 
-    def rerounded_where_steady(self, feeds: Feeds, name: str) -> Sequence[Any]:
-        """An output with other roundings; none where they are not known, or the output is another one each time."""
+    def rerounded_where_steady(self, feeds: Feeds, name: str, first: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """An output with other roundings; none where they are not known, or the output is another one each time.
+
+        Args:
+            feeds: of this run.
+            name: of the output.
+            first: as of `repeats`.
+        """
         again = [noise.outputs(feeds).get(name) for noise in (self.noise, self.exact) if noise is not None]
         again = [array for array in again if array is not None]
         if again and (not self._asked or self._asked[0][0] is not feeds):
-            self._asked[:] = [(feeds, dict(self.repeats(feeds, Tolerance())))]
+            self._asked[:] = [(feeds, dict(self.repeats(feeds, Tolerance(), first)))]
         return again if again and self._asked[0][1].get(name, True) else ()
 
     def judged_with_exact_kernels(self, feeds: Feeds, name: str) -> Any | None:
