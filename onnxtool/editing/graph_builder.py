@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,7 @@ def find_input(model: ir.Model, name: str, option: str) -> ir.Value:
     Raises:
         UsageError: no such input; the message says the nearest name.
     """
-    found = next((v for v in model.graph.inputs if v.name == name), None)
-    if found is None:
-        raise unknown(option, "input", name, [v.name or "" for v in model.graph.inputs])
-    return found
+    return _found(model.graph.inputs, "input", name, option)
 
 
 def find_output(model: ir.Model, name: str, option: str) -> ir.Value:
@@ -56,10 +54,7 @@ def find_output(model: ir.Model, name: str, option: str) -> ir.Value:
     Raises:
         UsageError: no such output.
     """
-    found = next((v for v in model.graph.outputs if v.name == name), None)
-    if found is None:
-        raise unknown(option, "output", name, [v.name or "" for v in model.graph.outputs])
-    return found
+    return _found(model.graph.outputs, "output", name, option)
 
 
 def find_tensor(model: ir.Model, name: str, option: str) -> ir.Value:
@@ -68,10 +63,14 @@ def find_tensor(model: ir.Model, name: str, option: str) -> ir.Value:
     Raises:
         UsageError: no such value.
     """
-    values = {v.name: v for v in main_values(model.graph) if v.name}
-    if name not in values:
-        raise unknown(option, "tensor", name, [n for n in values if n])
-    return values[name]
+    return _found(list(main_values(model.graph)), "tensor", name, option)
+
+
+def _found(values: Sequence[ir.Value], what: str, name: str, option: str) -> ir.Value:
+    found = next((v for v in values if v.name == name), None)
+    if found is None:
+        raise unknown(option, what, name, [v.name for v in values if v.name])
+    return found
 
 
 def main_values(graph: ir.Graph) -> Iterator[ir.Value]:
@@ -99,11 +98,12 @@ def node_names(model: ir.Model) -> set[str]:
 
 def free_name(model: ir.Model, base: str) -> str:
     """`base`, or `base_2` and so on where a value or a node has it."""
-    taken, name, number = taken_names(model) | node_names(model), base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
-    return name
+    return _free(taken_names(model) | node_names(model), base)
+
+
+def _free(taken: Set[str], base: str) -> str:
+    numbered = (f"{base}_{number}" for number in count(2))
+    return next(name for name in chain([base], numbered) if name not in taken)
 
 
 class Builder:
@@ -121,10 +121,7 @@ class Builder:
 
     def free(self, base: str) -> str:
         """A name that starts with the prefix and is free."""
-        name, number = f"{self.prefix}_{base}", 1
-        while name in self._taken:
-            number += 1
-            name = f"{self.prefix}_{base}_{number}"
+        name = _free(self._taken, f"{self.prefix}_{base}")
         self._taken.add(name)
         return name
 

@@ -62,10 +62,6 @@ def _elu(f: Field, x: Array, alpha: float, gamma: float = 1.0, inner: float = 1.
     return f.mul(f.from_float(gamma), f.where(f.positive(x), x, below))
 
 
-def _softplus(f: Field, x: Array) -> Array:
-    return f.function("Log", f.add(f.exp(x), ONE))
-
-
 def _normal(f: Field, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     return f.layer_norm(x, axes, float(np.float32(epsilon)))
 
@@ -73,15 +69,6 @@ def _normal(f: Field, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 def _rms(f: Field, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     square = f.mean(f.mul(x, x), axes, keepdims=True)
     return f.div(x, f.sqrt(f.add(square, f.from_float(np.float32(epsilon)))))
-
-
-def _hard_sigmoid(f: Field, x: Array, alpha: float, beta: float) -> Array:
-    return f.clip(f.add(f.mul(x, f.scalar(float(np.float32(alpha)))), f.scalar(float(np.float32(beta)))), 0.0, 1.0)
-
-
-def _hard_swish(f: Field, x: Array) -> Array:
-    sixth = f.scalar(1 / 6)
-    return f.mul(x, f.clip(f.add(f.mul(x, sixth), f.from_float(0.5)), 0.0, 1.0))
 
 
 for _name in (
@@ -97,14 +84,8 @@ _unary("LeakyRelu", lambda f, x, a: _leaky(f, x, f.scalar(_float(a, "alpha", 0.0
 _unary("Elu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0)))
 _unary("Celu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0), inner=_float(a, "alpha", 1.0)))
 _unary("Selu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.6732632), _float(a, "gamma", 1.050701)))
-_unary("Softplus", lambda f, x, _: _softplus(f, x))
-_unary("Softsign", lambda f, x, _: f.div(x, f.add(f.abs(x), ONE)))
-_unary("Mish", lambda f, x, _: f.mul(x, f.tanh(_softplus(f, x))))
-_unary("HardSigmoid", lambda f, x, a: _hard_sigmoid(f, x, a.get("alpha", 0.2), a.get("beta", 0.5)))
-_unary("HardSwish", lambda f, x, _: _hard_swish(f, x))
 _unary("Gelu", lambda f, x, a: f.gelu(x, a.get("approximate", b"none") == b"tanh"))
 _unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.702))))))
-_unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
 
 
 @operator("LpNormalization")
@@ -251,7 +232,7 @@ def _sum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     return m.symbol(found, i[0].dtype)
 
 
-@operator("Relu", "Clip", "Max", "Min", "ThresholdedRelu")
+@operator("Relu", "Clip", "Max", "Min")
 def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     """Bounds that are single numbers are kept: a clip of a clip is one clip."""
     f, kind, data = m.field, a["_kind"], i[0]
@@ -259,9 +240,6 @@ def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     high: float | None
     if any(v.exact and not is_float(v.dtype) and np.any(np.abs(v.data.astype(object)) > 2**53) for v in i if v):
         raise NotCoveredError(f"{kind} by integers beyond 2^53")
-    if kind == "ThresholdedRelu":
-        x = m.elements(data)
-        return m.symbol(f.mul(x, f.less(f.scalar(_float(a, "alpha", 1.0)), x)), data.dtype)
     if kind == "Relu":
         low, high = 0.0, None
     elif kind == "Clip":
@@ -604,7 +582,7 @@ def _root(f: Field, x: Array, order: int) -> Array:
 
 @operator("BatchNormalization")
 def _batch_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    if a["_outputs"] > 1 or (a["_version"] < 7 and not a.get("is_test", 0)):
+    if a["_outputs"] > 1:
         raise NotCoveredError("BatchNormalization in training")
     f, x = m.field, m.elements(i[0])
     shape = (1, -1, *[1] * (x.ndim - 2))
@@ -619,18 +597,6 @@ def _instance_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     shape = (1, -1, *[1] * (x.ndim - 2))
     found = _normal(f, x, tuple(range(2, x.ndim)), a.get("epsilon", 1e-5))
     return m.symbol(f.add(f.mul(found, m.elements(i[1]).reshape(shape)), m.elements(i[2]).reshape(shape)), i[0].dtype)
-
-
-@operator("GroupNormalization")
-def _group_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    f, x, groups = m.field, m.elements(i[0]), a["num_groups"]
-    parts = x.reshape(x.shape[0], groups, -1)
-    found = _normal(f, parts, (2,), a.get("epsilon", 1e-5)).reshape(x.shape)
-    scale, bias = (m.elements(v) for v in i[1:3])
-    if scale.size != x.shape[1]:  # before opset 21: one for each group
-        scale, bias = (np.repeat(v, x.shape[1] // groups) for v in (scale, bias))
-    shape = (1, -1, *[1] * (x.ndim - 2))
-    return m.symbol(f.add(f.mul(found, scale.reshape(shape)), bias.reshape(shape)), i[0].dtype)
 
 
 @operator("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")

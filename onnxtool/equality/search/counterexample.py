@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.difference import repeats
 from onnxtool.equality.rule.masked import kept_positions
@@ -264,12 +265,8 @@ def renamed(feeds: Mapping[str, Any], reference: Runner, candidate: Runner) -> F
     theirs = [s.name for s in candidate.inputs]
     if set(theirs) <= set(feeds):
         return {name: feeds[name] for name in theirs}
-    own = [s.name for s in reference.inputs]
-    if len(own) != len(theirs):
-        raise InputError(f"the two models have other inputs: {', '.join(own)} against {', '.join(theirs)}.")
-    shared = set(own) & set(theirs)
-    rest = iter([n for n in theirs if n not in shared])
-    return {(name if name in shared else next(rest)): feeds[name] for name in own}
+    names = match_names([s.name for s in reference.inputs], theirs, "inputs")
+    return {new: feeds[own] for own, new in names.items()}
 
 
 class CandidateFailsError(InputError):

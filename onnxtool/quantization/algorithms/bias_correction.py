@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.model.ir.editing import append, new_initializer
-from onnxtool.model.ir.queries import attribute, float_constant, is_op, sole_use
+from onnxtool.model.ir.queries import float_constant, is_op, sole_use
 from onnxtool.quantization.algorithms.qdq_placement import output_channel_axis
 from onnxtool.quantization.algorithms.quant_math import dequantize, quantize_weight
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
@@ -92,21 +92,14 @@ def _watch(graph: ir.Graph, node: ir.Node, error: np.ndarray, index: int) -> Non
     if node.op_type == "Conv":
         axes = [0, *range(2, error.ndim)]
     else:
-        result = append(graph, "Reshape", [result, _integers(graph, [-1, _width(node)])], f"onnxtool_flat_{index}")
+        width = error.shape[output_channel_axis(node, error.ndim) or 0]
+        result = append(graph, "Reshape", [result, _integers(graph, [-1, width])], f"onnxtool_flat_{index}")
         axes = [0]
     total = append(graph, "ReduceSum", [result, _integers(graph, axes)], f"{_SUM}_{index}", {"keepdims": 0})
     total.type = ir.TensorType(ir.DataType.FLOAT)
     count = append(graph, "Size", [twin], f"{_COUNT}_{index}")
     count.type = ir.TensorType(ir.DataType.INT64)
     graph.outputs.extend([total, count])
-
-
-def _width(node: ir.Node) -> int:
-    """Output channels of a linear layer."""
-    weight = float_constant(node.inputs[1])
-    assert weight is not None
-    transposed = node.op_type == "Gemm" and attribute(node, "transB", 0)
-    return int(weight.shape[0 if transposed else -1])
 
 
 def _integers(graph: ir.Graph, values: Sequence[int]) -> ir.Value:

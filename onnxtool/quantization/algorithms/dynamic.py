@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.editing import insert, new_initializer, owning_graph, release_tensor, replace_value
 from onnxtool.model.ir.queries import attribute, float_constant, is_op
-from onnxtool.quantization.algorithms.quant_math import quantize_weight
+from onnxtool.quantization.algorithms.quant_math import quantize_weight, stored
 from onnxtool.quantization.recipe import QuantRecipe
 
 _DOMAIN = "com.microsoft"
@@ -126,9 +126,4 @@ def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRe
     integers, params = quantize_weight(array, axis, recipe.weights, reduced=recipe.reduced)
     del array
     release_tensor(weight.const_value)
-    name = weight.name or "weight"
-    return [
-        new_initializer(graph, f"{name}_quantized", integers),
-        new_initializer(graph, f"{name}_scale", params.scale),
-        new_initializer(graph, f"{name}_zero_point", params.zero_point),
-    ]
+    return stored(graph, weight.name or "weight", integers, params)

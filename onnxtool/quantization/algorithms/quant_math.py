@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxtool.model.ir.editing import new_initializer
 from onnxtool.quantization.recipe import ActivationType, WeightType
 
 _TINY = np.float32(1e-20)  # a scale below this overflows its own reciprocal in float32 kernels
@@ -86,6 +88,12 @@ def quantize_with(weight: np.ndarray, params: QuantParams, limit: int = 127) -> 
     if zero:
         steps += zero
     return np.asarray(steps, params.zero_point.dtype)
+
+
+def stored(graph: ir.Graph, name: str, integers: np.ndarray, params: QuantParams) -> list[ir.Value]:
+    """Initializers of integers, their scale and their zero point."""
+    parts = {"quantized": integers, "scale": params.scale, "zero_point": params.zero_point}
+    return [new_initializer(graph, f"{name}_{part}", array) for part, array in parts.items()]
 
 
 def dequantize(integers: np.ndarray, params: QuantParams) -> np.ndarray:

@@ -15,6 +15,7 @@ from onnxtool.quantization.algorithms.quant_math import (
     activation_params,
     quantize_weight,
     quantize_with,
+    stored,
     weight_params,
 )
 from onnxtool.quantization.calibration.range_estimators import Range
@@ -80,13 +81,10 @@ def _saturate_instead(graph: ir.Graph, node: ir.Node, recipe: QuantRecipe) -> Qu
     shift = np.float32(beta / alpha)
     step = np.array(shift / 255, np.float32)  # of the constant itself, so that it is exact
     top = activation_params(0.0, 1.0, recipe.activations)
-    name = node.outputs[0].name or "gate"
-    stored = new_initializer(
-        graph, f"{name}_shift_quantized", _rounded(np.array(shift), QuantParams(step, top.zero_point))
-    )
-    scale = new_initializer(graph, f"{name}_shift_scale", step)
-    zero = new_initializer(graph, f"{name}_shift_zero_point", top.zero_point)
-    (constant,) = insert(node, "DequantizeLinear", [stored, scale, zero], [f"{name}_shift"], dtype=ir.DataType.FLOAT)
+    name = f"{node.outputs[0].name or 'gate'}_shift"
+    params = QuantParams(step, top.zero_point)
+    inputs = stored(graph, name, _rounded(np.array(shift), params), params)
+    (constant,) = insert(node, "DequantizeLinear", inputs, [name], dtype=ir.DataType.FLOAT)
     node.resize_inputs(2)
     node.replace_input_with(1, constant)
     return QuantParams(np.array(1 / (255 * alpha), np.float32), top.zero_point, read_scale=top.scale)
@@ -116,8 +114,7 @@ def _pair(graph: ir.Graph, value: ir.Value, params: QuantParams, integer: set[ir
     read_scale = scale if params.read_scale is None else new_initializer(graph, f"{name}_read_scale", params.read_scale)
     constant = float_constant(value)
     if constant is not None:
-        stored = new_initializer(graph, f"{name}_quantized", _rounded(constant, params))
-        quantized: ir.Value = stored
+        quantized = new_initializer(graph, f"{name}_quantized", _rounded(constant, params))
     else:
         node = ir.node("QuantizeLinear", [value, scale, zero], name=f"{name}_QuantizeLinear")
         node.outputs[0].name = f"{name}_quantized"
@@ -193,13 +190,7 @@ class _Weights:
         if floor is not None:
             params = weight_params(np.maximum(params.scale, floor).astype(np.float32), axis, recipe.weights)
             integers = quantize_with(array, params, 63 if recipe.reduced else 127)
-        name = source.name or "weight"
-        inputs = [
-            new_initializer(self.graph, f"{name}_quantized", integers),
-            new_initializer(self.graph, f"{name}_scale", params.scale),
-            new_initializer(self.graph, f"{name}_zero_point", params.zero_point),
-        ]
-        return self._dequantize(inputs, axis, source), params
+        return self._dequantize(stored(self.graph, source.name or "weight", integers, params), axis, source), params
 
     def _bias(self, node: ir.Node, bias: np.ndarray, input_scale: float, weight: QuantParams) -> None:
         source = node.inputs[2]

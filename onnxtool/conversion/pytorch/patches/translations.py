@@ -65,24 +65,25 @@ def _stable_sort(values: Any, stable: bool | None = None, dim: int = -1, descend
 def _median_along(values: Any, dim: int, keepdim: bool = False) -> Any:
     if len(values.shape) == 0:
         return values, op.Constant(value_int=0)
-    found = _middle(values, dim)
-    return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
+    return _last_of_smallest(values, _half(values, dim), dim, keepdim)
 
 
 def _median(values: Any) -> Any:
     flat = op.Reshape(values, op.Constant(value_ints=[-1]))
-    return op.Squeeze(_middle(flat, 0)[0], op.Constant(value_ints=[0]))
+    return _last_of_smallest(flat, _half(flat, 0), 0, keepdim=False)[0]
 
 
-def _middle(values: Any, dim: int) -> list[Any]:
-    """Values and places of the lower of the two in the middle, as torch's median is defined: the last of the smallest
-    (n + 1) // 2.
-    """
-    one = op.Constant(value_ints=[1])
-    count = op.Div(op.Add(_size(values, dim), one), op.Constant(value_ints=[2]))
-    smallest, places = op.TopK(values, count, axis=dim, largest=0, sorted=1)
-    last = op.Sub(count, one)
-    return [op.Gather(part, last, axis=dim) for part in (smallest, places)]
+def _half(values: Any, dim: int) -> Any:
+    """(n + 1) // 2: of the two in the middle torch's median is the lower."""
+    return op.Div(op.Add(_size(values, dim), op.Constant(value_ints=[1])), op.Constant(value_ints=[2]))
+
+
+def _last_of_smallest(values: Any, count: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The largest of the `count` smallest along a dim, and its places."""
+    smallest = op.TopK(values, count, axis=dim, largest=0, sorted=1)
+    last = op.Sub(count, op.Constant(value_ints=[1]))
+    found = [op.Gather(part, last, axis=dim) for part in smallest]
+    return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
 
 
 def _sampled(image: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:
@@ -93,11 +94,7 @@ def _sampled(image: Any, grid: Any, mode: int, padding: int, align_corners: bool
 
 
 def _kth_smallest(values: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    count = op.Constant(value_ints=[k])
-    smallest, places = op.TopK(values, count, axis=dim, largest=0, sorted=1)
-    last = op.Constant(value_ints=[k - 1])
-    found = [op.Gather(part, last, axis=dim) for part in (smallest, places)]
-    return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
+    return _last_of_smallest(values, op.Constant(value_ints=[k]), dim, keepdim)
 
 
 def _prefixes(values: Any, dim: int, rank: int, outside: Any) -> Any:

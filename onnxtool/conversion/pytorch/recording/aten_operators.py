@@ -179,7 +179,7 @@ MOVES = {
     **dict.fromkeys(
         ("select", "slice", "split", "split_with_sizes", "chunk", "unbind", "flip", "roll", "repeat", "tril", "triu",
          "constant_pad_nd", "diagonal", "diag_embed", "unfold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
-         "im2col", "index", "index_select", "gather", "as_strided"),
+         "im2col", "index", "gather", "as_strided"),
         1,
     ),
     **{f"{kind}_pad{k}d": 1 for kind in ("reflection", "replication") for k in (1, 2, 3)},
@@ -285,7 +285,7 @@ OPERATORS |= {
         "Abs": "abs", "Neg": "neg", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Erf": "erf", "Sin": "sin",
         "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh",
         "Tanh": "tanh", "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round",
-        "Sign": "sign sgn", "Reciprocal": "reciprocal", "IsNaN": "isnan",
+        "Sign": "sign", "Reciprocal": "reciprocal", "IsNaN": "isnan",
     }.items()
     for aten in names.split()
 }  # fmt: skip
@@ -381,16 +381,6 @@ def _elu(
     return w.add("Elu", x, alpha=float(alpha))
 
 
-@_aten("leaky_relu")
-def _leaky_relu(w: TraceWriter, x: TracedTensor, negative_slope: float = 0.01) -> TracedTensor:
-    return w.add("LeakyRelu", x, alpha=float(negative_slope))
-
-
-@_aten("_prelu_kernel")
-def _prelu(w: TraceWriter, x: TracedTensor, slope: TracedTensor) -> TracedTensor:
-    return w.add("PRelu", x, slope)
-
-
 @_aten("softplus")
 def _softplus(w: TraceWriter, x: TracedTensor, beta: float = 1.0, threshold: float = 20.0) -> TracedTensor:
     if (beta, threshold) != (1, 20):
@@ -398,24 +388,15 @@ def _softplus(w: TraceWriter, x: TracedTensor, beta: float = 1.0, threshold: flo
     return w.add("Softplus", x)  # beyond the threshold torch gives x, which differs by less than its rounding
 
 
-def _limited(name: str) -> Writer:
-    def write(w: TraceWriter, x: TracedTensor, *limits: Any, **named: Any) -> TracedTensor:
-        default = (-1.0, 1.0) if name == "hardtanh" else (None, None)
-        low, high = (*limits, *default[len(limits) :])[:2] if name != "clamp_max" else (None, *limits)
-        low = named.get("min", named.get("min_val", low))
-        high = named.get("max", named.get("max_val", high))
-        if any(isinstance(limit, TracedTensor) for limit in (low, high)):
-            raise UnknownOperatorError("with limits that are tensors")
-        bounds = {operator: w.number(bound) for operator, bound in (("Max", low), ("Min", high)) if bound is not None}
-        if len(bounds) == 2:
-            return w.add("Clip", w.cast(x), *bounds.values())
-        ((operator, bound),) = bounds.items()  # Clip of one bound makes the largest number of infinity
-        return w.add(operator, w.cast(x), bound)
-
-    return write
-
-
-OPERATORS |= {name: _limited(name) for name in ("clamp", "hardtanh", "clamp_min", "clamp_max")}
+@_aten("clamp")
+def _clamp(w: TraceWriter, x: TracedTensor, low: Any = None, high: Any = None) -> TracedTensor:
+    if any(isinstance(limit, TracedTensor) for limit in (low, high)):
+        raise UnknownOperatorError("with limits that are tensors")
+    bounds = {operator: w.number(bound) for operator, bound in (("Max", low), ("Min", high)) if bound is not None}
+    if len(bounds) == 2:
+        return w.add("Clip", w.cast(x), *bounds.values())
+    ((operator, bound),) = bounds.items()  # Clip of one bound makes the largest number of infinity
+    return w.add(operator, w.cast(x), bound)
 
 
 @_aten("clone", "contiguous", "alias", "detach", "lift_fresh", "lift_fresh_copy")
@@ -470,16 +451,6 @@ def _where(w: TraceWriter, condition: TracedTensor, x: Any, y: Any) -> TracedTen
     return w.add("Where", w.cast(condition, torch.bool), w.cast(x), w.cast(y))
 
 
-@_aten("embedding")
-def _embedding(w: TraceWriter, weight: TracedTensor, indices: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
-    return w.add("Gather", weight, indices, axis=0)
-
-
-@_aten("index_select")
-def _index_select(w: TraceWriter, x: TracedTensor, dim: int, index: TracedTensor) -> TracedTensor:
-    return w.add("Gather", x, index, axis=x.axis(dim))
-
-
 @_aten("gather")
 def _gather(w: TraceWriter, x: TracedTensor, dim: int, index: TracedTensor, **_: Any) -> TracedTensor:
     return w.add("GatherElements", x, w.cast(index, torch.int64), axis=x.axis(dim))
@@ -526,27 +497,18 @@ OPERATORS |= {
 }  # fmt: skip
 
 
-@_aten("var")
+@_aten("var", "var_mean")
 def _var(
     w: TraceWriter, x: TracedTensor, dim: Any = None, correction: float | None = None, keepdim: bool = False
-) -> TracedTensor:
+) -> Any:
     axes = [x.axis(d) for d in ([*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else dim)]
+    like, *means = w.result if isinstance(w.result, (tuple, list)) else [w.result]
     count = math.prod(x.shape[a] for a in axes) - (1 if correction is None else correction)
     mean = w.add("ReduceMean", x, w.sizes(*axes), keepdims=1, like=x.tensor.mean(axes, keepdim=True))
     off = w.add("Sub", x, mean, like=x.tensor)
-    total = w.add("ReduceSum", w.add("Mul", off, off, like=x.tensor), w.sizes(*axes), keepdims=int(keepdim))
-    return w.add("Div", total, w.number(float(count)))
-
-
-@_aten("linalg_vector_norm")
-def _norm(
-    w: TraceWriter, x: TracedTensor, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
-) -> TracedTensor:
-    if order != 2:
-        raise UnknownOperatorError(f"of order {order}")
-    axes = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    squares = w.add("Mul", x, x, like=x.tensor)
-    return w.add("Sqrt", w.add("ReduceSum", squares, w.sizes(*(x.axis(a) for a in axes)), keepdims=int(keepdim)))
+    total = w.add("ReduceSum", w.add("Mul", off, off, like=x.tensor), w.sizes(*axes), keepdims=int(keepdim), like=like)
+    found = w.add("Div", total, w.number(float(count), like.dtype), like=like)
+    return (found, w.reshape(mean, means[0].shape)) if means else found
 
 
 def _arg(kind: str) -> Writer:
@@ -571,18 +533,6 @@ def _matmul(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> TracedTensor:
     return w.add("MatMul", x, y)
 
 
-@_aten("addmm", "baddbmm")
-def _addmm(
-    w: TraceWriter, bias: TracedTensor, x: TracedTensor, y: TracedTensor, beta: float = 1, alpha: float = 1
-) -> TracedTensor:
-    product = w.add("MatMul", x, y)
-    if alpha != 1:
-        product = w.add("Mul", product, w.number(alpha))
-    if beta != 1:
-        bias = w.add("Mul", bias, w.number(beta), like=bias.tensor)
-    return w.add("Add", product, bias)
-
-
 @_aten("convolution")
 def _convolution(
     w: TraceWriter, x: TracedTensor, weight: TracedTensor, bias: TracedTensor | None, stride: Sequence[int],
@@ -600,67 +550,6 @@ def _convolution(
 def _each(values: Any, count: int) -> list[int]:
     listed = [values] if isinstance(values, int) else list(values)
     return listed * count if len(listed) == 1 else listed
-
-
-def _normalized_batch(*, training_at: int | None) -> Writer:
-    def write(
-        w: TraceWriter, x: TracedTensor, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any
-    ) -> tuple[Any, ...]:
-        if training_at is not None and rest[training_at]:
-            return _own_statistics(w, x, weight, bias, float(rest[-1]))
-        like = mean.tensor
-        weight = weight or w.number([1.0] * len(like), like.dtype)
-        bias = bias or w.number([0.0] * len(like), like.dtype)
-        y = w.add("BatchNormalization", x, weight, bias, mean, var, like=x.tensor, epsilon=float(rest[-1]))
-        return (y, UNWRITTEN, UNWRITTEN)
-
-    return write
-
-
-OPERATORS |= {
-    "native_batch_norm": _normalized_batch(training_at=0),
-    "_native_batch_norm_legit": _normalized_batch(training_at=0),
-    "_native_batch_norm_legit_no_training": _normalized_batch(training_at=None),
-}
-
-
-def _own_statistics(w: TraceWriter, x: TracedTensor, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
-    """Normalized by the mean and variance of each channel of the input."""
-    order = [1, 0, *range(2, x.rank)]
-    channels = w.transpose(x, order)
-    rows = w.reshape(channels, (x.shape[1], x.tensor.numel() // x.shape[1]))
-    even = w.constant(torch.ones(rows.shape[1], dtype=x.tensor.dtype))
-    y = w.add("LayerNormalization", rows, even, like=rows.tensor, axis=-1, epsilon=eps)
-    y = _scaled(w, w.transpose(w.reshape(y, channels.shape), order), weight, bias)
-    return (y, UNWRITTEN, UNWRITTEN)
-
-
-def _scaled(w: TraceWriter, y: TracedTensor, weight: Any, bias: Any) -> TracedTensor:
-    """Times a weight and plus a bias for each channel, where there are any."""
-    for kind, parameter in (("Mul", weight), ("Add", bias)):
-        if parameter is not None:
-            y = w.add(kind, y, w.reshape(parameter, (y.shape[1], *[1] * (y.rank - 2))), like=y.tensor)
-    return y
-
-
-@_aten("native_layer_norm")
-def _layer_norm(
-    w: TraceWriter, x: TracedTensor, shape: Sequence[int], weight: Any, bias: Any, eps: float
-) -> tuple[Any, ...]:
-    scale = weight or w.constant(torch.ones(tuple(shape), dtype=x.tensor.dtype))
-    y = w.add("LayerNormalization", x, scale, bias, like=x.tensor, axis=x.rank - len(shape), epsilon=float(eps))
-    return (y, UNWRITTEN, UNWRITTEN)
-
-
-@_aten("native_group_norm")
-def _group_norm(
-    w: TraceWriter, x: TracedTensor, weight: Any, bias: Any, n: int, c: int, size: int, groups: int, eps: float
-) -> tuple[Any, ...]:
-    rows = w.reshape(x, (n, groups, c // groups * size))
-    even = w.constant(torch.ones(rows.shape[-1], dtype=x.tensor.dtype))
-    y = w.add("LayerNormalization", rows, even, like=rows.tensor, axis=-1, epsilon=float(eps))
-    y = _scaled(w, w.reshape(y, x.shape), weight, bias)
-    return (y, UNWRITTEN, UNWRITTEN)
 
 
 OPERATORS |= {
@@ -707,15 +596,6 @@ def _avg_pool(
     )  # fmt: skip
 
 
-@_aten("_adaptive_avg_pool2d", "adaptive_avg_pool2d")
-def _adaptive_avg_pool(w: TraceWriter, x: TracedTensor, size: Sequence[int]) -> TracedTensor:
-    inner = x.shape[-2:]
-    if any(old % new for old, new in zip(inner, size, strict=True)):
-        raise UnknownOperatorError(f"from {list(inner)} to {list(size)}, which is no whole number of times smaller")
-    kernel = [old // new for old, new in zip(inner, size, strict=True)]
-    return w.add("AveragePool", x, kernel_shape=kernel, strides=kernel)
-
-
 def _resized(usual: str, **attributes: Any) -> Writer:
     def write(w: TraceWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
         if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
@@ -755,14 +635,9 @@ def _extreme(kind: str) -> Writer:
 OPERATORS |= {"max": _extreme("Max"), "min": _extreme("Min")}
 
 
-def _found(kind: str) -> Writer:
-    def write(w: TraceWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> TracedTensor:
-        dims = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-        whole = w.cast(w.cast(x, torch.bool), torch.int32)
-        like = w.result.to(torch.int32)
-        return w.cast(w.add(kind, whole, w.sizes(*(x.axis(d) for d in dims)), like=like, keepdims=int(keepdim)))
-
-    return write
-
-
-OPERATORS |= {"any": _found("ReduceMax"), "all": _found("ReduceMin")}
+@_aten("any")
+def _any(w: TraceWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> TracedTensor:
+    dims = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    whole = w.cast(w.cast(x, torch.bool), torch.int32)
+    like = w.result.to(torch.int32)
+    return w.cast(w.add("ReduceMax", whole, w.sizes(*(x.axis(d) for d in dims)), like=like, keepdims=int(keepdim)))

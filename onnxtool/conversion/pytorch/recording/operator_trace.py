@@ -16,7 +16,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -38,6 +38,13 @@ _READS_DATA = re.compile(r"get value out of a tracing tensor|data-dependent|_loc
 # torch's own kernels of these layers are made of operators; its decompositions in Python write in place.
 _FUSED_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _LAYERS = dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"))
+_ATEN = torch.ops.aten
+# Operators of torch's core set that are written as what torch makes of them all the same.
+_TAKEN_APART = (
+    *(_ATEN.addmm, _ATEN.linalg_vector_norm, _ATEN.native_layer_norm, _ATEN.native_group_norm, _ATEN.native_batch_norm),
+    *(_ATEN._native_batch_norm_legit, _ATEN._native_batch_norm_legit_no_training, _ATEN._adaptive_avg_pool2d),
+    *(_ATEN.embedding, _ATEN.index_select, _ATEN.hardtanh),
+)
 
 
 def operator_trace(
@@ -81,7 +88,8 @@ def _recorded(
     def forward(weights: dict[str, torch.Tensor], *inputs: torch.Tensor) -> Any:
         return torch.func.functional_call(module, weights, inputs)
 
-    rest = {op: rule for op, rule in core_aten_decompositions().items() if _name(op) not in OPERATORS | MOVES | _LAYERS}
+    rules = {**core_aten_decompositions(), **get_decompositions(_TAKEN_APART)}
+    rest = {op: rule for op, rule in rules.items() if _name(op) not in OPERATORS | MOVES | _LAYERS}
     with torch.no_grad(), _plain_kernels(), _WrittenOut():
         functional = torch.func.functionalize(forward, remove="mutations")
         copies = [t.clone() for t in tensors]

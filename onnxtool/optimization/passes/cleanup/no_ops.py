@@ -42,8 +42,6 @@ class EliminateIdentity(NodeRewrite):
 def _inactive_dropout(node: ir.Node, context: PassContext) -> bool:
     if any(o.uses() or o.is_graph_output() for o in node.outputs[1:]):
         return False  # somebody reads the mask
-    if context.opset < 7:
-        return bool(attribute(node, "is_test", 0))
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return True
     training = context.array(node.inputs[2])

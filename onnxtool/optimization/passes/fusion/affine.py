@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 
@@ -118,19 +120,10 @@ def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
             return False
         if bias is None or bias.ndim > 1 or bias.dtype.kind != "f":
             return False
-    kept = product is not None and product.inputs[1] is not None and on_disk(product.inputs[1])
-    weight = context.array(product.inputs[1]) if product is not None and not kept else None
-    if product is None or weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
+    change = None if product is None else scaled_weight(product, 1, affine.scale.reshape(1, -1), context)
+    if product is None or change is None:
         return False
-    if affine.scale.size not in (1, weight.shape[1]):
-        return False
-    with np.errstate(over="ignore"):  # what overflows is left as it is
-        scaled = (weight * affine.scale.reshape(1, -1)).astype(weight.dtype)
-    if not np.isfinite(scaled).all() or not _affordable(product.inputs[1], weight, scaled, context):
-        return False
-    assert product.graph is not None
-    base = product.inputs[1].name if product.inputs[1] is not None else "weight"
-    product.replace_input_with(1, context.constant(scaled, f"{base}_scaled", before=product))
+    change()
     if add is None or bias is None:
         context.replace_op(node, "MatMul", list(product.inputs))
         return True
@@ -147,11 +140,8 @@ def _scales_rms_norm(scaling: ir.Node, context: PassContext) -> bool:
 
 def _scale_before(node: ir.Node, context: PassContext) -> int:
     """MatMul(Mul(x, s), W) -> MatMul(x, W * s) for one number or one for each column of x."""
-    if node.inputs[1] is None or on_disk(node.inputs[1]):
-        return 0
-    data, weight = node.inputs[0], context.array(node.inputs[1])
-    scaling = producer(data, "Mul", "Div")
-    if scaling is None or data is None or sole_use(data) is not node or weight is None or weight.ndim != 2:
+    data, scaling = node.inputs[0], producer(node.inputs[0], "Mul", "Div")
+    if scaling is None or data is None or sole_use(data) is not node or not context.is_constant(node.inputs[1]):
         return 0
     if gelu_of(scaling, context) is not None or _scales_rms_norm(scaling, context):
         return 0  # the runtime makes one operator of their parts, and it needs all of them
@@ -159,21 +149,34 @@ def _scale_before(node: ir.Node, context: PassContext) -> int:
         if source is None:
             continue
         affine = constant_affine(scaling, source, context, axis=-1)
-        if affine is None or sizes_of(source) != sizes_of(data) or affine.scale.size not in (1, weight.shape[0]):
+        if affine is None or sizes_of(source) != sizes_of(data):
             continue
-        with np.errstate(over="ignore"):
-            scaled = (weight * affine.scale.reshape(-1, 1)).astype(weight.dtype)
-        if not np.isfinite(scaled).all() or not _affordable(node.inputs[1], weight, scaled, context):
-            return 0
-        base = node.inputs[1].name if node.inputs[1] is not None else "weight"
-        context.replace_op(node, "MatMul", [source, context.constant(scaled, f"{base}_scaled", before=node)])
-        return 1
+        change = scaled_weight(node, 1, affine.scale.reshape(-1, 1), context)
+        if change is not None:
+            change()
+            context.replace_op(node, "MatMul", [source, node.inputs[1]])
+            return 1
     return 0
 
 
-def _affordable(value: ir.Value | None, old: np.ndarray, new: np.ndarray, context: PassContext) -> bool:
-    shared = value is None or len(value.uses()) > 1
-    return context.may_grow(0 if shared else context.stored_bytes(old), context.stored_bytes(new))
+def scaled_weight(node: ir.Node, index: int, factor: np.ndarray, context: PassContext) -> Callable[[], None] | None:
+    """What makes a constant operand `factor` times as large: one number, or an array of the same rank that broadcasts.
+
+    None where the operand is not known or better left on disk, where a number overflows, or the file would grow.
+    """
+    value = node.inputs[index]
+    array = None if value is None or on_disk(value) else context.array(value)
+    if value is None or array is None or array.dtype.kind != "f" or factor.ndim not in (0, array.ndim):
+        return None
+    if any(n not in (1, size) for n, size in zip(factor.shape, array.shape, strict=False)):
+        return None
+    with np.errstate(over="ignore"):  # what overflows is left as it is
+        scaled = np.asarray(array * factor).astype(array.dtype)
+    freed = context.stored_bytes(array) if len(value.uses()) == 1 else 0
+    if not np.isfinite(scaled).all() or not context.may_grow(freed, context.stored_bytes(scaled)):
+        return None
+    made = f"{value.name}_scaled"
+    return lambda: node.replace_input_with(index, context.constant(scaled, made, before=node))
 
 
 def constant_affine(node: ir.Node, data: ir.Value, context: PassContext, axis: int) -> Affine | None:

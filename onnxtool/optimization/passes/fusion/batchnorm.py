@@ -39,9 +39,9 @@ class FuseConvBatchNorm(NodeRewrite):
 
 def batchnorm_affine(node: ir.Node, context: PassContext) -> Affine | None:
     """The per-channel affine map of an inference BatchNormalization; None in training or with computed statistics."""
-    if attribute(node, "training_mode", 0) or (context.opset < 7 and not attribute(node, "is_test", 0)):
+    if attribute(node, "training_mode", 0) or not attribute(node, "spatial", 1):
         return None
-    if not attribute(node, "spatial", 1) or any(o.uses() or o.is_graph_output() for o in node.outputs[1:]):
+    if any(o.uses() or o.is_graph_output() for o in node.outputs[1:]):
         return None
     if context.opset < 14 and len([o for o in node.outputs if o.name]) > 1:
         return None  # before opset 14 further outputs mean training

@@ -19,7 +19,6 @@ class FuseMatMulAdd(NodeRewrite):
 
     _TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
     operators = ("Add",)
-    opset = 7
 
     def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Only for rank 2: more dims would need two Reshapes around the Gemm."""

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import attribute, is_op, on_disk, sole_use
+from onnxtool.model.ir.queries import attribute, is_op, sole_use
 from onnxtool.model.operators.table import operator_of
 from onnxtool.model.operators.value_facts import rank_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.fusion.affine import scaled_weight
 from onnxtool.optimization.patterns.operands import scalar
 
 Change = Callable[[], None]
@@ -31,10 +32,12 @@ class MoveScalesIntoWeights(NodeRewrite):
             return 0
         for index in (0, 1) if node.op_type == "Mul" else (0,):
             data, number = node.inputs[index], scalar(node.inputs[1 - index], context)
-            if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
+            if data is None or data.dtype != ir.DataType.FLOAT or not number:
+                continue
+            if rank_of(data) != rank_of(node.outputs[0]):
                 continue
             changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
-            if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node, data):
+            if changes and context.bypass(node, data):
                 for change in changes:
                     change()
                 return 1
@@ -80,19 +83,6 @@ def _gemm(node: ir.Node, factor: float, context: PassContext) -> list[Change] | 
     return changes
 
 
-def _weight(node: ir.Node, index: int, factor: float, context: PassContext) -> list[Change] | None:
-    value = node.inputs[index]
-    if value is None or not context.is_constant(value) or on_disk(value):
-        return None
-    array = context.array(value)
-    if array is None or array.dtype != np.float32:
-        return None
-    scaled = np.asarray(array * np.float64(factor)).astype(np.float32)
-    freed = context.stored_bytes(array) if len(value.uses()) == 1 else 0
-    if not np.isfinite(scaled).all() or not context.may_grow(freed, context.stored_bytes(scaled)):
-        return None
-
-    def change() -> None:
-        node.replace_input_with(index, context.constant(scaled, f"{value.name}_scaled", before=node))
-
-    return [change]
+def _weight(node: ir.Node, index: int, factor: float, context: PassContext) -> list[Change]:
+    change = scaled_weight(node, index, np.asarray(factor), context)
+    return [] if change is None else [change]

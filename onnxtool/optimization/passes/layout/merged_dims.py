@@ -32,7 +32,6 @@ class DropUnitDims(TidyRewrite):
     name = "drop-unit-dims"
     level = Level.BASIC
     operators = ("Transpose",)
-    opset = 5
 
     def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """A Transpose between reshapes; what reads its dims then reads them off the smaller tensor."""
@@ -69,7 +68,6 @@ class SplitMergedBatches(TidyRewrite):
     name = "split-merged-batches"
     level = Level.BASIC
     operators = ("MatMul",)
-    opset = 5
 
     def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Both operands have been merged from the same dims, and only reshapes read the product."""
@@ -122,7 +120,6 @@ class UnflattenProducts(TidyRewrite):
     name = "unflatten-products"
     level = Level.EXTENDED
     operators = ("MatMul", "Gemm")
-    opset = 5
 
     def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """MatMul, and Gemm without a third operand."""

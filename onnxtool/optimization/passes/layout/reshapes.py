@@ -80,7 +80,6 @@ class SimplifyReshapes(NodeRewrite):
     name = "simplify-reshapes"
     level = Level.BASIC
     operators = RESHAPES
-    opset = 5
 
     def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Look from the last of a chain up to its sources, the farthest first."""

@@ -21,7 +21,6 @@ class SplitStackedHeads(NodeRewrite):
     name = "split-stacked-heads"
     level = Level.ALL
     operators = ("Transpose",)
-    opset = 7
 
     def rewrite(self, turn: ir.Node, context: PassContext) -> int:
         """Start from the Transpose; each third must be taken once."""
