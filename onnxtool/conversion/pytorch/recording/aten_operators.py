@@ -285,7 +285,7 @@ OPERATORS |= {
         "Abs": "abs", "Neg": "neg", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Erf": "erf", "Sin": "sin",
         "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh",
         "Tanh": "tanh", "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round",
-        "Sign": "sign", "Reciprocal": "reciprocal", "IsNaN": "isnan",
+        "Reciprocal": "reciprocal", "IsNaN": "isnan",
     }.items()
     for aten in names.split()
 }  # fmt: skip
@@ -449,6 +449,15 @@ def _cat(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedT
 @_aten("where")
 def _where(w: TraceWriter, condition: TracedTensor, x: Any, y: Any) -> TracedTensor:
     return w.add("Where", w.cast(condition, torch.bool), w.cast(x), w.cast(y))
+
+
+@_aten("sign")
+def _sign(w: TraceWriter, x: TracedTensor) -> TracedTensor:
+    """Of NaN 0, which ONNX's gives back."""
+    sign = w.add("Sign", x)
+    if not x.tensor.is_floating_point():
+        return sign
+    return w.add("Where", w.add("IsNaN", x, like=x.tensor.isnan()), w.number(0.0), sign)
 
 
 @_aten("gather")
