@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxtool.equality.certificate.models import MOST_WEIGHTS, certify_models, with_weights
+from onnxtool.equality.certificate.rounding import COARSER, FAR, rounding_inputs
 from onnxtool.equality.compare_runners import Source, compare_runners, domains_of, make_feeds
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.input_defaults import other_defaults, shared_defaults, with_defaults
-from onnxtool.equality.judge_again import UNOPTIMIZED, judge_again
+from onnxtool.equality.judge_again import EQUAL_UNOPTIMIZED, UNOPTIMIZED, judge_again
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, known_domains, reference_on
@@ -24,7 +26,7 @@ from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.counterexample import FAILS, CandidateFailsError
 from onnxtool.equality.trials.graph_trials import facts_of
-from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
@@ -33,6 +35,7 @@ from onnxtool.model.randomness import random_operators
 from onnxtool.options.compare import CompareOptions
 from onnxtool.report.certificate import CertificateReport
 from onnxtool.report.compare import CompareReport, Opinion
+from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, edge_feeds
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.providers.resolve import CPU
@@ -183,7 +186,7 @@ def _judged(
     notes = *_paired(report, left.runner, right.runner), *notes
     report = replace(report, warnings=(*report.warnings, *notes), require=asked.require)
     if report.differs:
-        return report, feeds
+        return _with_cause(report, proof, left, right), feeds
     found = None
     if left.graph is not None and right.graph is not None:
         found = certify_models(left.graph, right.graph, feeds, names=proof.rule.names)
@@ -234,8 +237,7 @@ def _beyond(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> t
         if side.graph is None:
             known = {**known, **known_domains(side.runner)}
     proof.facts = facts_of(list(graphs.values()), known)
-    if report.certificate is not None and report.certificate.unlike:
-        proof.try_shapes(report.certificate.unlike)
+    _try_what_certificates_tell(report, proof)
     try:
         done = proof.judge_beyond(report, right.runner, graphs, left.options)
     except CandidateFailsError as error:
@@ -251,6 +253,18 @@ def _beyond(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> t
     return replace(done, warnings=(*done.warnings, *lines)), feeds
 
 
+def _try_what_certificates_tell(report: CompareReport, proof: Proof) -> None:
+    """Sizes at which exact arithmetic finds another function, and numbers of which B rounds far more coarsely."""
+    found = report.certificate
+    if found is not None and found.unlike:
+        proof.try_shapes(found.unlike)
+    coarse = {part.where for part in found.rounding if part.coarser > COARSER} if found is not None else ()
+    for label, feeds in rounding_inputs(proof.usual[0].feeds) if coarse else ():
+        if label in coarse:
+            kind = TrialKind.EXTREME_VALUES if label == FAR else TrialKind.VALUES
+            proof.try_inputs(f"{label}, which B rounds coarsely", kind, feeds)
+
+
 def _not_certified(report: CompareReport, reason: str) -> CompareReport:
     """Take back a certificate of what runs have shown to differ."""
     if report.certificate is None or not report.certificate.ok:
@@ -258,9 +272,26 @@ def _not_certified(report: CompareReport, reason: str) -> CompareReport:
     return replace(report, certificate=replace(report.certificate, verdict="not tested", reason=reason))
 
 
+def _with_cause(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> CompareReport:
+    """Say where files differ by what the runtime makes of them alone, as 8-bit products of a DequantizeLinear."""
+    if _is_run_as_it_is(left) and _is_run_as_it_is(right):
+        return report
+    with suppress(OnnxToolError):
+        (a, plain), (b, _) = left.unoptimized(), right.unoptimized()
+        usual = [Probe(p.feeds) for p in proof.usual]
+        again = replace(proof, reference=reference_on(left.source, right.source, a, plain), usual=usual)
+        if not again.judge_usual(b).differs:
+            return replace(report, warnings=(*report.warnings, EQUAL_UNOPTIMIZED))
+    return report
+
+
+def _is_run_as_it_is(side: _Side) -> bool:
+    return side.graph is None or side.options.optimization == "off"
+
+
 def _unoptimized(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> CompareReport:
     """Judge once more without the runtime's optimizations, where a file was run with them."""
-    if all(side.graph is None or side.options.optimization == "off" for side in (left, right)):
+    if _is_run_as_it_is(left) and _is_run_as_it_is(right):
         return report
     (a, plain), (b, _) = left.unoptimized(), right.unoptimized()
     return judge_again(report, proof, reference_on(left.source, right.source, a, plain), b, UNOPTIMIZED)

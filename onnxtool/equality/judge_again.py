@@ -23,6 +23,7 @@ from onnxtool.runtime.runner import Runner
 
 _Tried = TypeVar("_Tried", bound=Answered)
 _SECONDS = 5.0  # on the clock, for the reference's runs; the candidate takes about as long again
+EQUAL_UNOPTIMIZED = "they are equal where ONNX Runtime runs the files as they are, without its own optimizations"
 UNOPTIMIZED = "they differ where ONNX Runtime runs the files as they are, without its own optimizations"
 
 

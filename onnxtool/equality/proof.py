@@ -135,9 +135,13 @@ class Proof:
         seed = (self.search or Search()).seed
         label = "sizes at which exact arithmetic tells them apart"
         for drawn in both_sides(specs, random_feeds(specs, seed, domains=self.facts.domains)):
-            feeds = self.prepare(drawn)
-            with suppress(OnnxToolError):
-                self.observe().trials.insert(0, Trial(label, TrialKind.SIZE, feeds, self.reference.run(feeds)))
+            self.try_inputs(label, TrialKind.SIZE, drawn)
+
+    def try_inputs(self, label: str, kind: TrialKind, feeds: Feeds) -> None:
+        """Add an input to the further ones, if the reference takes it."""
+        feeds = self.prepare(feeds)
+        with suppress(OnnxToolError):
+            self.observe().trials.insert(0, Trial(label, kind, feeds, self.reference.run(feeds)))
 
     def judge(
         self,

@@ -230,6 +230,25 @@ def test_a_changed_weight_is_not_put_down_to_kernels_of_8_bit_activations() -> N
     assert compare(models[0], models[1]).verdict == "different"
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_kernel_of_8_bit_activations_is_named_where_it_alone_makes_a_difference(changed: bool) -> None:
+    weights = np.random.default_rng(3).integers(0, 255, (16, 16)).astype(np.uint8)
+    scale, zero = np.linspace(0.01, 0.02, 16, dtype=np.float32), np.full(16, 128, np.uint8)
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (float[b, 16] x) => (float[b, 16] y) {{ {} y = MatMul(x, w) }}'
+    a, b = (
+        parser.parse_model(text.format("w = DequantizeLinear<axis = 1>(q, s, z)")),
+        parser.parse_model(text.format("")),
+    )
+    a.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in (("q", weights), ("s", scale), ("z", zero))
+    )
+    exact = (weights.astype(np.float32) - 128) * scale * (1.01 if changed else 1)
+    b.graph.initializer.append(numpy_helper.from_array(exact.astype(np.float32), "w"))
+    report = compare(a, b)
+    assert report.differs
+    assert any("without its own optimizations" in line for line in report.warnings) != changed
+
+
 def test_the_model_that_does_not_run_is_named() -> None:
     text = """<ir_version: 9, opset_import: ["" : 20]> g (float[5,4,3] x, int64[3] i) => (float[k,l,m] y) { y = %s }"""
     first, second, reshaped = (

@@ -828,7 +828,12 @@ TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 _WRAPPING = frozenset(
     ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Einsum", "CumSum", "ReduceSum", "ReduceProd")
 )
-_ALWAYS = frozenset(("Gather", "Concat", "Cast", "SequenceConstruct", "SequenceAt", "SequenceEmpty", "SequenceInsert"))
+_ALWAYS = frozenset(
+    (
+        *("Gather", "Concat", "Cast", "SequenceConstruct", "SequenceAt", "SequenceEmpty", "SequenceInsert"),
+        *("Optional", "OptionalGetElement", "OptionalHasElement"),
+    )
+)
 _EXACT = frozenset(
     (
         "Less",

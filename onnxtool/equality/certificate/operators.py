@@ -22,6 +22,7 @@ from onnxtool.equality.certificate.values import (
     Attributes,
     Item,
     NotCoveredError,
+    Tag,
     Value,
     exact,
     is_float,
@@ -128,24 +129,38 @@ _binary("Add", lambda f, a, b: f.add(a, b))
 _binary("And", lambda f, a, b: f.mul(a, b), BOOL)
 _binary("Or", lambda f, a, b: f.sub(f.add(a, b), f.mul(a, b)), BOOL)
 _binary("Xor", lambda f, a, b: f.sub(f.add(a, b), f.mul(f.scalar(2.0), f.mul(a, b))), BOOL)
-_binary("Equal", lambda f, a, b: f.equal(a, b), BOOL)
 _binary("PRelu", _leaky)
+
+
+@operator("Equal")
+def _equal(m: Interpreter, i: list[Item], _: Attributes) -> Value:
+    """Whether a = b; of floats, x = x is whether x is a number."""
+    x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
+    found = f.equal(x, y)
+    if is_float(i[0].dtype) and i[0].tag[:1] not in (("whole",), ("bool",)) and bound_of(i[0]) is None:
+        found = np.where(x == y, f.sub(ONE, _is_nan(f, x)), found)
+    return m.symbol(found, BOOL)
+
+
+def _is_nan(f: Field, x: Array) -> Array:
+    return f.hash("not finite", x, attributes=("IsNaN", 1, 1))
 
 
 @operator("Less", "Greater", "LessOrEqual", "GreaterOrEqual")
 def _compared(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    """Whether d > 0, or not -d > 0; of floats, d is kept for a Where."""
+    """Whether d > 0, or not -d > 0; d is kept for a Where, of integers with both sides."""
     x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
     d = f.sub(y, x) if a["_kind"].startswith("Less") else f.sub(x, y)
     equal = a["_kind"].endswith("Equal")
     found = f.sub(ONE, f.positive(f.neg(d))) if equal else f.positive(d)
-    return m.symbol(found, BOOL, ("above", d) if is_float(i[0].dtype) else ())
+    return m.symbol(found, BOOL, ("above", d, *([] if is_float(i[0].dtype) else np.broadcast_arrays(x, y))))
 
 
 @operator("Not")
 def _not(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     f, tag = m.field, i[0].tag
-    return m.symbol(f.sub(ONE, m.elements(i[0])), BOOL, ("above", f.neg(tag[1])) if tag[:1] == ("above",) else ())
+    turned = ("above", f.neg(tag[1]), *tag[2:]) if tag[:1] == ("above",) else ()
+    return m.symbol(f.sub(ONE, m.elements(i[0])), BOOL, turned)
 
 
 @operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
@@ -168,8 +183,8 @@ def _normalized(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 @operator("Sub")
 def _sub(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, y = m.elements(i[0]), m.elements(i[1])
-    shifted = i[1].tag[:1] == ("max",) and i[1].tag[1] == x.shape
-    return m.symbol(m.field.sub(x, y), i[0].dtype, ("shifted", x, y, i[1].tag[2]) if shifted else ())
+    shifted = i[1].tag[:3] == ("max", "Max", x.shape) and len(i[1].tag[3]) == 1
+    return m.symbol(m.field.sub(x, y), i[0].dtype, ("shifted", x, y, *i[1].tag[3]) if shifted else ())
 
 
 @operator("Exp")
@@ -281,14 +296,23 @@ def _extreme(m: Interpreter, i: list[Item], kind: str) -> Value:
 
 @operator("Where")
 def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
-    """Where(d > 0, a, b) = b + k max(d, 0) if a - b = k d: then it is b for d = 0, above or not."""
+    """Where(d > 0, a, b) = b + k max(d, 0) if a - b = k d: then it is b for d = 0, above or not.
+
+    A difference of integers may wrap around, so that they have to be what is compared themselves.
+    """
     f, (condition, a, b) = m.field, (m.elements(v) for v in i)
-    if i[0].tag[:1] == ("above",) and is_float(i[1].dtype):
-        d = i[0].tag[1]
+    compared = i[0].tag[1:] if i[0].tag[:1] == ("above",) else ()
+    if compared and (is_float(i[1].dtype) or _are(compared[1:], *np.broadcast_arrays(a, b))):
+        d = compared[0]
         factor = f.div(f.sub(a, b), d)
         if m.is_constant(factor):
             return m.symbol(f.add(f.mul(factor, f.relu(d)), b), i[1].dtype)
     return m.symbol(f.where(condition, a, b), i[1].dtype)
+
+
+def _are(sides: Sequence[Array], a: Array, b: Array) -> bool:
+    """Whether two arrays are the two of a comparison, in any order."""
+    return any(len(s) == 2 and np.array_equal(a, s[0]) and np.array_equal(b, s[1]) for s in (sides, sides[::-1]))
 
 
 @operator("Cast", "CastLike", alike=True)
@@ -350,9 +374,7 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     axes, keep = _axes(m, i, a, x.ndim), a.get("keepdims", 1) == 1
     tag: tuple[Any, ...] = ()
     if kind in ("Max", "Min"):
-        found = f.reduce_max(x if kind == "Max" else f.neg(x), axes, keep)
-        tag = ("max", x.shape, axes[0]) if kind == "Max" and keep and len(axes) == 1 else tag
-        return m.symbol(found if kind == "Max" else f.neg(found), i[0].dtype, tag)
+        return _most(m, i[0], kind, axes, keep)
     if kind == "Prod":
         for axis in reversed(axes):
             x = f.product(x, axis, keep)
@@ -372,6 +394,18 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     if kind == "L2":
         return m.symbol(f.sqrt(found), i[0].dtype, ("root", found))
     return m.symbol(f.function("Log", found) if kind == "LogSum" else found, i[0].dtype, tag)
+
+
+def _most(m: Interpreter, data: Value, kind: str, axes: tuple[int, ...], keep: bool) -> Value:
+    """The largest or smallest along axes; of those of others, all that these were taken of count."""
+    f, x = m.field, m.elements(data)
+    one = data.tag[4] if data.tag[:2] == ("max", kind) else f.hash("one of", x if kind == "Max" else f.neg(x))
+    total = f.sum(one, axes, keep)
+    found = f.hash("max", total)
+    found = found if kind == "Max" else f.neg(found)
+    if all(x.shape[a] == 1 for a in axes):  # of single elements themselves
+        found = x if keep else np.squeeze(x, axes)
+    return m.symbol(found, data.dtype, ("max", kind, x.shape, axes if keep else (), total))
 
 
 @operator("CumSum")
@@ -524,7 +558,7 @@ def _global_pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, kind = m.field, m.elements(i[0]), a["_kind"]
     axes, order = tuple(range(2, x.ndim)), int(a.get("p", 2))
     if kind == "GlobalMaxPool":
-        return m.symbol(f.reduce_max(x, axes, keepdims=True), i[0].dtype)
+        return _most(m, i[0], "Max", axes, True)
     if kind == "GlobalAveragePool":
         return m.symbol(f.mean(x, axes, keepdims=True), i[0].dtype)
     return m.symbol(_root(f, f.sum(_power(f, x, order), axes, keepdims=True), order), i[0].dtype)
@@ -759,15 +793,34 @@ def _concat(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _quantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, scale = m.field, m.elements(i[0]), m.elements(i[1])
     zero = i[2] if len(i) > 2 else None
+    held = [v for v in i[1:] if v is not None and v.exact and v.data.size == 1]
     dtype = (
         zero.dtype
         if zero is not None
         else np.dtype(helper.tensor_dtype_to_np_dtype(a["output_dtype"]) if a.get("output_dtype") else np.uint8)
     )
     axis, block = a.get("axis", 1), a.get("block_size", 0)
+    if i[0].tag[:1] == ("clip",) and not is_float(dtype) and len(held) == len(i) - 1:
+        x = _before_saturation(f, i[0].tag, [float(v.data.reshape(())) for v in held], dtype)
     steps = f.div(x, _beside(scale, x, axis, block))
     middle = np.array(0) if zero is None else _beside(m.elements(zero), x, axis, block)
-    return m.symbol(f.hash("round and saturate", steps, middle, attributes=dtype.name), dtype)
+    if is_float(dtype):
+        return m.symbol(f.hash("round and saturate", steps, middle, attributes=dtype.name), dtype)
+    ends = (f.sub(f.from_int(n), middle) for n in _limits(dtype))  # zero point 128 of uint8 is 0 of int8
+    return m.symbol(f.add(f.hash("round and saturate", steps, *ends), middle), dtype)
+
+
+def _before_saturation(f: Field, clip: Tag, quantizer: Sequence[float], dtype: np.dtype[Any]) -> Array:
+    """What is clipped, without bounds that saturation keeps anyway, by a scale and a zero point."""
+    scale, zero, (_, x, bottom, top) = *[*quantizer, 0.0][:2], clip
+    least, most = (n - zero for n in _limits(dtype))
+    return f.clip(x, -np.inf if bottom / scale <= least else bottom, np.inf if top / scale >= most else top)
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The smallest and largest integer of a type, of 4 bits too."""
+    found = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return found.min, found.max
 
 
 @operator("DequantizeLinear")
@@ -808,6 +861,17 @@ def _sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     else:
         items.insert(at, i[1])
     return items
+
+
+@operator("Optional", "OptionalGetElement", "OptionalHasElement")
+def _optional(_: Interpreter, i: list[Item], a: Attributes) -> Any:
+    """What may be there is itself, or None."""
+    held, declared = i[0] if i else None, a.get("type")
+    if a["_kind"] == "OptionalHasElement":
+        return exact(np.array(held is not None))
+    if held is None and declared is None:
+        raise NotCoveredError("what an empty optional holds")
+    return held
 
 
 @operator("SplitToSequence")

@@ -28,6 +28,7 @@ Array = np.ndarray
 Feeds = Mapping[str, Array]
 # B may round so many times as coarsely as A: six bits. Another order of additions is within it by far.
 COARSER = 64.0
+FAR = "numbers beside 100"  # a thousand deviations from zero
 _LARGEST = 1 << 21  # elements of one value: ONNX's own implementation is slow
 _DRAWS = 2
 _SPECIAL = {"zeros": 0.0, "NaN": np.nan, "infinity": np.inf, "minus infinity": -np.inf}
@@ -71,7 +72,7 @@ def rounding_of(
 def _values(a: onnx.ModelProto, names: Sequence[str], feeds: Feeds, deadline: float) -> Iterator[tuple[str, Feeds]]:
     """What A has at some values, on inputs of all sizes and with numbers that are none."""
     runner = OnnxRunner.open(with_outputs(a, names), EXACT)
-    for label, made in _inputs(feeds, integers_divide(a)):
+    for label, made in rounding_inputs(feeds, integers_divide(a)):
         if time.thread_time() > deadline:
             return
         try:
@@ -88,7 +89,13 @@ def integers_divide(model: onnx.ModelProto) -> bool:
     )
 
 
-def _inputs(feeds: Feeds, careful: bool) -> Iterator[tuple[str, Feeds]]:
+def rounding_inputs(feeds: Feeds, careful: bool = True) -> Iterator[tuple[str, Feeds]]:
+    """Inputs of all sizes by what is particular about them; the same each time.
+
+    Args:
+        feeds: inputs, of which the floats are replaced.
+        careful: none has NaN or infinities.
+    """
     generator = np.random.default_rng(17)
 
     floats = {n: x for n, x in feeds.items() if x.dtype.kind == "f"}
@@ -114,7 +121,7 @@ def _inputs(feeds: Feeds, careful: bool) -> Iterator[tuple[str, Feeds]]:
         scaled = each(lambda x: normal(x) * scale)  # noqa: B023  (called at once)
         yield f"numbers around {scale:g}", scaled
         yield f"positive numbers around {scale:g}", {n: np.abs(x) if n in floats else x for n, x in scaled.items()}
-    yield "numbers beside 100", each(lambda x: 100 + 0.1 * normal(x))
+    yield FAR, each(lambda x: 100 + 0.1 * normal(x))
     for label, number in _SPECIAL.items():
         if number == 0 or not careful:
             yield label, sprinkled(number)

@@ -32,6 +32,7 @@ _NEAR = 2_000  # decisions at smaller sizes are sought however long it takes
 _MASKS = 41  # sizes at which it is looked at how masks are made: more elements than of a shape
 _HALVING = 1 / 2  # of the time: for decisions far apart
 _PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
+_TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}  # x > y is y < x
 Sizes = Mapping[str, int]
 
 
@@ -226,7 +227,8 @@ def _masks_made(model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes) -> 
         given = [known.get(n, b"") for n in node.input]
         if array.size > _SHORT and node.op_type != "Constant" and known[name] not in given:
             held = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
-            found.add((node.op_type, *held, *given))
+            turned = _TURNED.get(node.op_type)
+            found.add((turned or node.op_type, *held, *(given[::-1] if turned else given)))
 
     run = Interpreter(model, Shapes(), see=keep)
     names = [i.name for i in free_inputs(model)]

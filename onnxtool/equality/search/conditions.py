@@ -12,7 +12,7 @@ from onnxtool.equality.search.boolean_distances import COMPARISONS, HUGE, LOGIC,
 from onnxtool.equality.search.subgraph_outputs import Body, HandedOut, bodies
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.editing import inlined
-from onnxtool.model.ir.queries import attribute, constant_array, walk
+from onnxtool.model.ir.queries import attribute, constant_array, constant_tensor, walk
 from onnxtool.model.operators.table import STANDARD
 from onnxtool.report.proof import BRANCHES
 from onnxtool.runtime.feeds import Feeds
@@ -185,7 +185,8 @@ def indexed_dims(node: ir.Node) -> tuple[int, ...]:
     if node.op_type not in ("Gather", "GatherND") or node.domain not in STANDARD or len(node.inputs) < 2:
         return ()
     table, indices = node.inputs[:2]
-    shape = None if table is None or table.const_value is None else table.const_value.shape.numpy()
+    held = constant_tensor(table)
+    shape = None if held is None else held.shape.numpy()
     if not shape or indices is None or attribute(node, "axis", 0) or attribute(node, "batch_dims", 0):
         return ()
     if node.op_type == "Gather":

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.domains import Domain, input_domains, uses_behind
-from onnxtool.model.ir.queries import all_nodes, attribute, constant_array, float_constant
+from onnxtool.model.ir.queries import all_nodes, attribute, constant_array, constant_tensor, float_constant
 from onnxtool.model.operators.table import named, operator_of
 from onnxtool.report.proof import TrialKind
 
@@ -167,9 +167,9 @@ def _sizes(node: ir.Node) -> list[tuple[int, int]]:
             whole = array.reshape(-1)
             found += [(int(v), weight) for v in whole if np.isfinite(v) and 1 < v <= _LONGEST and float(v).is_integer()]
     if node.op_type in ("Gather", "Slice") and node.inputs and node.inputs[0] is not None:
-        table = node.inputs[0]
-        if table.const_value is not None and not table.is_graph_input() and table.shape is not None:
-            dims = [d for d in table.shape if isinstance(d, int)]
+        table = constant_tensor(node.inputs[0])
+        if table is not None:
+            dims = list(table.shape.numpy())
             # Positions are looked up or cut off: the number of rows is the longest that works.
             lengths = dims[:1] if node.op_type == "Gather" else dims
             found += [(d, 2) for d in lengths if 8 <= d <= _LONGEST]

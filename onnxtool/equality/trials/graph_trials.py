@@ -22,7 +22,7 @@ from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
-from onnxtool.model.ir.queries import constant_array, walk
+from onnxtool.model.ir.queries import constant_array, constant_tensor, walk
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import Branch, TrialKind
 from onnxtool.runtime.feeds import Feeds
@@ -154,7 +154,7 @@ def _tables(model: ir.Model) -> dict[str, np.ndarray]:
         table = node.inputs[0] if dims else None
         if table is None or (table.name or "") in found:
             continue
-        weight = table.const_value
+        weight = constant_tensor(table)
         if weight is not None and (weight.dtype == ir.DataType.STRING or weight.nbytes > _BYTES):
             continue
         array = constant_array(table)

@@ -75,6 +75,7 @@ _FLOATS = (
     ("zeros below zero", lambda x: -np.zeros_like(x)),
 )
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
+_MOST_STATES = 4
 _MOST = 64  # numbers of the graph that are tried one by one
 _BESIDE = 0.05  # how far from a point of the graph rows are that are beside it
 _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
@@ -170,7 +171,7 @@ def _within(array: np.ndarray, domain: Domain | None) -> np.ndarray:
 
 
 def _alike(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
-    """Inputs of one shape and type with the same values; rows of a batch that are all alike."""
+    """Inputs of one shape and type with the same values, rows of a batch all alike, all inputs but one zero."""
     own = [s for s in specs if is_kind(s, "fiuV") and not is_mask(s) and np.size(feeds[s.name])]
     for place, spec in enumerate(own):
         same = [
@@ -188,6 +189,10 @@ def _alike(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
     if any(np.ndim(feeds[s.name]) > 1 and len(feeds[s.name]) > 1 for s in own):
         made = {s.name: np.repeat(feeds[s.name][:1], len(feeds[s.name]), axis=0) for s in own if np.ndim(feeds[s.name])}
         yield "rows alike", TrialKind.VALUES, {**feeds, **made}
+    floats = [s for s in specs if is_kind(s, "fV") and not is_mask(s)]
+    for spec in floats[:_MOST_STATES] if len(floats) > 1 else ():  # as the states of a first step are
+        zeros = {s.name: np.zeros_like(feeds[s.name]) for s in floats if s is not spec}
+        yield f"zeros but for {spec.name}", TrialKind.VALUES, {**feeds, **zeros}
 
 
 def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:

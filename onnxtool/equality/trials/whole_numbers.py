@@ -20,6 +20,7 @@ _SIGNED = (
     ("integers above 2^30", 1 << 30, 1 << 31),  # a time in seconds since 1970 is one; sums leave the type
     ("integers above 2^31", 1 << 31, 1 << 40),
     ("integers above 2^53", _DOUBLES, 1 << 62),
+    ("integers of 32 bits", -(1 << 31), 1 << 31),  # differences leave the type
 )
 _PARTS = 8  # runs that the numbers which a graph names are spread over
 _MOST_SIZES = 16  # of a shape that an input gives
@@ -33,9 +34,9 @@ def integer_values(
     own = [s for s in specs if is_kind(s, "iu") and s.name not in facts.structural and not is_mask(s)]
     free = [s for s in own if s.name not in facts.domains]
     if free:
-        for label, low, high in (("all integers of the type", -(1 << 15), 1 << 15), *_SIGNED):
-            if not any(np.iinfo(s.dtype).max > low for s in free):
-                continue
+        largest = max(np.iinfo(s.dtype).max for s in free)
+        held = [signed for signed in _SIGNED if largest > max(signed[1], -2 - signed[1])]
+        for label, low, high in (("all integers of the type", -(1 << 15), 1 << 15), *held):
             made = {s.name: _whole(s, np.shape(feeds[s.name]), low, high, generator) for s in free}
             yield label, TrialKind.VALUES if low < _DOUBLES else TrialKind.EXTREME_VALUES, {**feeds, **made}
         for number in (0, 1, -1, 2, 7):
@@ -95,6 +96,7 @@ def named_numbers(
         return
     numbers = generator.permutation(np.array([*facts.integers, *facts.values], np.float64))
     size = max(np.size(feeds[s.name]) for s in own)
+    kind = TrialKind.THRESHOLDS if any(is_kind(s, "f") for s in own) else TrialKind.VALUES
     for turn in range(min(_PARTS, -(-len(numbers) // size))):
         made = {}
         for spec in own:
@@ -102,9 +104,9 @@ def named_numbers(
             fits = part if is_kind(spec, "f") else np.array([fitting(spec, int(n)) for n in part.flat])
             made[spec.name] = np.reshape(fits, part.shape).astype(spec.dtype)
         label = f"numbers that the graph names{f', part {turn + 1}' if turn else ''}"
-        yield label, TrialKind.VALUES, {**feeds, **made}
+        yield label, kind, {**feeds, **made}
         mixed = {n: np.where(generator.random(np.shape(a)) < 0.3, a, feeds[n]) for n, a in made.items()}
-        yield f"{label}, among others", TrialKind.VALUES, {**feeds, **mixed}
+        yield f"{label}, among others", kind, {**feeds, **mixed}
 
 
 def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:

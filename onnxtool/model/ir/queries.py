@@ -86,16 +86,17 @@ def value_spec(value: ir.Value) -> TensorSpec:
 
 def constant_array(value: ir.Value | None) -> np.ndarray | None:
     """The array behind an initializer or a Constant node's output; None when it is not constant."""
-    tensor = _constant_tensor(value)
+    tensor = constant_tensor(value)
     return None if tensor is None else tensor.numpy()
 
 
 def is_constant(value: ir.Value | None) -> bool:
     """True where `constant_array` gives an array; nothing is read for it."""
-    return _constant_tensor(value) is not None
+    return constant_tensor(value) is not None
 
 
-def _constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
+def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor of an initializer or of a Constant node, whose numbers are not read; None when it is not constant."""
     if value is None:
         return None
     if value.const_value is not None:

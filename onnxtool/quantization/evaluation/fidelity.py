@@ -32,7 +32,7 @@ import onnx_ir as ir
 
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE
-from onnxtool.quantization.evaluation.box_match import counting_boxes
+from onnxtool.quantization.evaluation.box_match import BoxOverlap, boxes_looked_at, form_of_boxes
 from onnxtool.quantization.evaluation.class_agreement import are_distributions, class_axis, gain_of_best
 from onnxtool.quantization.evaluation.column_noise import (
     amounts_of,
@@ -122,7 +122,14 @@ class FidelityEvaluator:
             for name, axis in self._class_axes.items()
             if axis is None and self.kinds.get(name) is OutputKind.LINEAR
         }
-        self._boxes = [counting_boxes(outputs, self._scores) for outputs in self.outputs]
+        told = (OutputKind.CLASSES, OutputKind.VECTORS, OutputKind.DETECTIONS)
+        forms = {n: form_of_boxes([o[n] for o in self.outputs]) for n in first if self.kinds.get(n) not in told}
+        self._forms = {name: form for name, form in forms.items() if form is not None}
+        self._boxes = self._counting_boxes()
+
+    def _counting_boxes(self) -> list[dict[str, np.ndarray]]:
+        """Of each batch, which of its boxes count, by output."""
+        return [{name: boxes_looked_at(name, o, self._scores) for name in self._forms} for o in self.outputs]
 
     def _class_axis(self, name: str, tables: Collection[int]) -> int | None:
         """Where an output that may be values has classes that exclude one another; `tables`: of the model's inputs."""
@@ -192,7 +199,8 @@ class FidelityEvaluator:
         one_length = kind is OutputKind.VECTORS and name in self._one_length
         alike, units = name in self._alike, name in self._units
         views = (alike, one_length, units, self._amounts[name], self.confidence, self._class_axes.get(name))
-        return OutputStatistics(name, kind, detailed, self._scores[name], *views, self._gains.get(name))
+        overlap = BoxOverlap(self._forms[name]) if name in self._forms else None
+        return OutputStatistics(name, kind, detailed, self._scores[name], *views, self._gains.get(name), overlap)
 
     def _batches_of_a_first_look(self) -> int:
         places = sum(
@@ -221,7 +229,7 @@ class FidelityEvaluator:
             left -= rows
             if left <= 0:
                 break
-        glimpse._boxes = [counting_boxes(outputs, self._scores) for outputs in glimpse.outputs]
+        glimpse._boxes = glimpse._counting_boxes()
         return glimpse.judge(runner)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtool.equality.rule.difference import Difference
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE
-from onnxtool.quantization.evaluation.box_match import BOX, boxes_found, boxes_kept
+from onnxtool.quantization.evaluation.box_match import BOX, BoxOverlap, boxes_kept
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import (
     DECADE_POWER,
@@ -37,6 +37,7 @@ from onnxtool.quantization.evaluation.task_metric import samples_axis
 CLASSES_DB, VALUES_DB, TARGETS_DB, LOGITS_DB, ALIKE_DB, VECTORS_DB = 17.0, 25.0, 23.0, 20.0, 17.0, 10.0
 _PLACES_DB = 3.0  # the noisiest eighth of the places of a map may be so far below its mean, a few columns below most
 _SWAPPED_DB = 16.5  # of pairs 2.2 %: what 17 dB of normal noise cost (20 dB cost 1.1 %)
+_OVERLAP_DB = 24.4  # boxes: 0.94 on the mean
 _FEW = 5  # percent of the columns of vectors, and of targets that vary alike, which may be noisier
 
 
@@ -65,6 +66,7 @@ class OutputStatistics:
         confidence: of what is lost at most.
         class_axis: of classes that exclude one another, where the graph says no more than values or a linear layer.
         gain: of a linear layer's values that are no such classes: what is gained by choosing the highest.
+        overlap: of boxes that are an output of their own.
     """
 
     name: str
@@ -78,6 +80,7 @@ class OutputStatistics:
     confidence: float = CONFIDENCE
     class_axis: int | None = None
     gain: float | None = None
+    overlap: BoxOverlap | None = None
     difference: Difference = field(init=False)
     is_float: bool = False
     power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
@@ -114,10 +117,11 @@ class OutputStatistics:
         noise = actual - right
         pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
         self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
+        corners = self.overlap is not None and self.overlap.form == "corners"  # four sizes may look like a middle
         classes = self.kind is OutputKind.CLASSES or (self.kind is OutputKind.LINEAR and not self.units)
         if classes and right.ndim == 1 and len(right) != rows:
             right, actual, noise = right[None], actual[None], noise[None]  # one sample's classes, without a batch
-        if classes and right.ndim >= 2 and right.shape[-1] > 1 and boxes is None:
+        if classes and right.ndim >= 2 and right.shape[-1] > 1 and not corners:
             behind_steps = samples_axis(right, rows) == 1
             self.classes.add(*(a.swapaxes(0, 1) if behind_steps else a for a in (right, actual)))
         elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
@@ -126,10 +130,10 @@ class OutputStatistics:
             pass  # counted by rows
         elif self.kind is OutputKind.LINEAR:
             pass  # each column by itself
-        elif boxes is not None:
-            self._add_boxes(right, actual, boxes)
-        else:
+        elif not corners:
             self._add_scores(right, actual, rows)
+        if self.overlap is not None and boxes is not None:
+            self._add_boxes(right, actual, boxes, corners or not self.scores.any())
         if self.class_axis is not None and self.kind is OutputKind.VALUES and len(right) == rows:
             self.classes.add(*(np.moveaxis(a, self.class_axis, -1) for a in (right, actual)))
         axis = samples_axis(right, rows)
@@ -150,12 +154,13 @@ class OutputStatistics:
         if columns is not None and batch is not None and columns != batch and right.ndim > 2:
             self.places.add(right, noise, columns, batch)
 
-    def _add_boxes(self, right: np.ndarray, actual: np.ndarray, counting: np.ndarray) -> None:
-        """Boxes of which some count: each is found where it was, or it is not found."""
-        kept = boxes_found(right, actual)
-        if kept is not None:
-            sure = np.ones(int(counting.sum()), np.float32)
-            self.found.add(sure, sure, kept[counting])
+    def _add_boxes(self, right: np.ndarray, actual: np.ndarray, counting: np.ndarray, sure: bool) -> None:
+        """Boxes of which some count: each is found where it was, or it is not; unless they may be scores."""
+        assert self.overlap is not None
+        found = self.overlap.add(right, actual, counting)
+        if sure:
+            ones = np.ones(len(found), np.float32)
+            self.found.add(ones, ones, found)
 
     def _add_scores(self, right: np.ndarray, actual: np.ndarray, rows: int) -> None:
         # Only columns that look like scores: within [0, 1], on either side of the threshold.
@@ -240,6 +245,9 @@ class OutputStatistics:
         ]
         if self.alike and self.least_db < TARGETS_DB:
             losses.append(Weakest(f"{self.name} (all columns)", together.db, together.at_least, LOGITS_DB))
+        overlap = None if self.overlap is None else self.overlap.decibels(self.confidence)
+        if overlap is not None:
+            losses.append(Weakest(f"{self.name} (overlap of boxes)", *overlap, _OVERLAP_DB))
         steps = self.ordered.decibels
         if steps is not None:
             losses.append(Weakest(f"{self.name} (from column to column)", steps, steps, LOGITS_DB))

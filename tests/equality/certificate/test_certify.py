@@ -91,6 +91,32 @@ SAME = {
         "p = Abs(x) r = Sqrt(p) e = Exp(x) s = Sqrt(e) y = Where(some, r, s)",
         "p = Abs(x) e = Exp(x) t = Where(some, p, e) y = Sqrt(t)",
     ),
+    "the largest, one dim after the other": (
+        "m = ReduceMax(x, single) y = ReduceMax(m, first)",
+        "y = ReduceMax(x)",
+    ),
+    "a number that is none": ("e = Equal(x, x) y = Where(e, x, b)", "n = IsNaN(x) y = Where(n, b, x)"),
+    "the larger of two integers by a choice": (
+        "i = Cast<to = 7>(x) j = Cast<to = 7>(b) c = Less(i, j) m = Where(c, j, i) y = Cast<to = 1>(m)",
+        "i = Cast<to = 7>(x) j = Cast<to = 7>(b) m = Max(i, j) y = Cast<to = 1>(m)",
+    ),
+    "zero point 128 of uint8": (
+        "q = QuantizeLinear(x, half, u128) y = DequantizeLinear(q, half, u128)",
+        "q = QuantizeLinear(x, half, i0) y = DequantizeLinear(q, half, i0)",
+    ),
+    "a Relu that saturation does": (
+        "r = Relu(x) q = QuantizeLinear(r, half, u0) y = DequantizeLinear(q, half, u0)",
+        "q = QuantizeLinear(x, half, u0) y = DequantizeLinear(q, half, u0)",
+    ),
+    "an upper bound that saturation does": (
+        "r = Clip(x, zero, most) q = QuantizeLinear(r, half, u0) y = DequantizeLinear(q, half, u0)",
+        "q = QuantizeLinear(x, half, u0) y = DequantizeLinear(q, half, u0)",
+    ),
+    "an optional that is there": (
+        "o = Optional(x) h = OptionalHasElement(o) y = If<then_branch = t() => (float[n, 4] r) { r = Relu(x) },"
+        " else_branch = f() => (float[n, 4] s) { s = Neg(x) }>(h)",
+        "y = Relu(x)",
+    ),
     "transposes": ("h = Transpose(x) y = Transpose(h)", "y = Identity(x)"),
 }
 EXTRA: Weights = {
@@ -99,6 +125,15 @@ EXTRA: Weights = {
     "single": np.array([1]),
     "eps": np.float32([1e-5]),
     "ones": np.ones(4, np.float32),
+    "first": np.array([0]),
+    "whole": np.int64(0).reshape(()),
+    "most": np.float32(127.5).reshape(()),
+    "less": np.float32(126.5).reshape(()),
+    "u0": np.uint8(0).reshape(()),
+    "u3": np.uint8(3).reshape(()),
+    "u128": np.uint8(128).reshape(()),
+    "i0": np.int8(0).reshape(()),
+    "i1": np.int8(1).reshape(()),
     "root": np.float32([0.5**0.5]),
     "some": np.array([True, False, True, False]),
 }
@@ -134,6 +169,32 @@ APART = {
     "noise of another temperature": (
         "n = RandomNormalLike<scale = 1.0>(x) y = Add(x, n)",
         "n = RandomNormalLike<scale = 2.0>(x) y = Add(x, n)",
+    ),
+    "a number that is none": ("e = Equal(x, x) y = Where(e, x, b)", "y = Identity(x)"),
+    "a difference of integers that may wrap around": (
+        "i = Cast<to = 7>(x) j = Cast<to = 7>(b) d = Sub(i, j) m = Max(d, whole) y = Cast<to = 1>(m)",
+        "i = Cast<to = 7>(x) j = Cast<to = 7>(b) d = Sub(i, j) c = Greater(i, j) m = Where(c, d, whole)"
+        " y = Cast<to = 1>(m)",
+    ),
+    "the smallest of the largest": (
+        "m = ReduceMax(x, single) y = ReduceMin(m, first)",
+        "m = ReduceMin(x, first) y = ReduceMax(m, single)",
+    ),
+    "softmax less the largest of another dim": (
+        "m = ReduceMax<axes = [-1]>(x) d = Sub(x, m) e = Exp(d) s = ReduceSum(e, last) y = Div(e, s)",
+        "m = ReduceMax<axes = [0]>(x) d = Sub(x, m) e = Exp(d) s = ReduceSum(e, first) y = Div(e, s)",
+    ),
+    "another zero point": (
+        "q = QuantizeLinear(x, half, u128) y = DequantizeLinear(q, half, u128)",
+        "q = QuantizeLinear(x, half, i1) y = DequantizeLinear(q, half, i1)",
+    ),
+    "a Relu above the zero point": (
+        "r = Relu(x) q = QuantizeLinear(r, half, u3) y = DequantizeLinear(q, half, u3)",
+        "q = QuantizeLinear(x, half, u3) y = DequantizeLinear(q, half, u3)",
+    ),
+    "an upper bound below saturation": (
+        "r = Clip(x, zero, less) q = QuantizeLinear(r, half, u0) y = DequantizeLinear(q, half, u0)",
+        "q = QuantizeLinear(x, half, u0) y = DequantizeLinear(q, half, u0)",
     ),
     "relu in noise": (
         "n = RandomNormalLike(x) s = Mul(n, tiny) r = Relu(x) y = Add(r, s)",
@@ -305,17 +366,18 @@ def test_masks_made_in_other_ways_are_not_certified_where_they_are_too_large_to_
             step = Constant<value_int = 1>() r = Range(zero, n, step)
             last = Constant<value_ints = [1]>() first = Constant<value_ints = [0]>()
             q = Unsqueeze(r, last) k = Unsqueeze(r, first) d = Sub(q, k) w = Constant<value_int = {window}>()
-            m = {comparison}(d, w) f = Cast<to = 1>(m) y = MatMul(f, x)""",
+            m = {comparison} f = Cast<to = 1>(m) y = MatMul(f, x)""",
             {},
         )
 
-    a = masked("Less", 4096)
-    assert certify(a, masked("Less", 4096)).verdict == "certified"
-    other = certify(a, masked("LessOrEqual", 4096))  # one place more, from 4,097 rows on
+    a = masked("Less(d, w)", 4096)
+    assert certify(a, masked("Less(d, w)", 4096)).verdict == "certified"
+    assert certify(a, masked("Greater(w, d)", 4096)).verdict == "certified"
+    other = certify(a, masked("LessOrEqual(d, w)", 4096))  # one place more, from 4,097 rows on
     assert other.verdict == "not tested"
     assert "was not looked at from n = 4" in other.reason
-    assert certify(masked("Less", 31), masked("LessOrEqual", 30)).verdict == "certified"
-    assert certify(masked("Less", 31), masked("LessOrEqual", 31)).verdict != "certified"
+    assert certify(masked("Less(d, w)", 31), masked("LessOrEqual(d, w)", 30)).verdict == "certified"
+    assert certify(masked("Less(d, w)", 31), masked("LessOrEqual(d, w)", 31)).verdict != "certified"
 
 
 def test_what_is_before_an_operator_whose_shape_the_data_decides_is_decided() -> None:

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from onnxtool.equality.certificate.certify import certify
-from onnxtool.equality.certificate.rounding import COARSER, _inputs, in_doubles, integers_divide
+from onnxtool.equality.certificate.rounding import COARSER, in_doubles, integers_divide, rounding_inputs
 from onnxtool.report.certificate import PartRounding
 
 SQUARES = "m = ReduceMean(x, o) e = Mul(x, x) f = ReduceMean(e, o) g = Mul(m, m) y = Sub(f, g)"
@@ -100,7 +100,7 @@ def test_six_bits_of_rounding_may_be_lost_and_no_more(ulps: float, ok: bool, mon
 def test_nan_is_given_to_no_model_that_may_divide_integers_made_of_it() -> None:
     """A quotient of such integers ends the process."""
     feeds = {"x": np.ones((2, 8), np.float32)}
-    careful, free = ({label for label, _ in _inputs(feeds, c)} for c in (True, False))
+    careful, free = ({label for label, _ in rounding_inputs(feeds, c)} for c in (True, False))
     assert free - careful == {"NaN", "infinity", "minus infinity"} and "zeros" in careful
     assert integers_divide(model("k = Cast<to = 7>(x) d = Div(k, k) y = Cast<to = 1>(d)"))
     assert not integers_divide(model("y = Div(x, x)"))

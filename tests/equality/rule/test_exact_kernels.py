@@ -45,6 +45,14 @@ TAILS: dict[str, tuple[list[onnx.NodeProto], float]] = {  # -> where the tail is
     "GELU by Tanh": ([*TANH, node("Mul", ["x", "half"], ["h"]), node("Mul", ["h", "g"], ["y"])], -4.5),
     "GELU by Tanh as one operator": ([node("Gelu", ["x"], ["y"], approximate="tanh")], -4.5),
     "product with another number": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "two"], ["y"])], -16.5),
+    "product with several numbers": (
+        [
+            node("Sigmoid", ["x"], ["s"]),
+            node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0, 4.0]),
+            node("Mul", ["s", "c"], ["y"]),
+        ],
+        -16.5,
+    ),
     "GELU as one operator": ([node("Gelu", ["x"], ["y"])], -5.2),
     "erfc": (
         [node("Neg", ["x"], ["n"]), node("Erf", ["n"], ["e"]), node("Sub", ["one", "e"], ["y"])],
@@ -75,6 +83,7 @@ def _exact(model: ir.Model, x: np.ndarray) -> np.ndarray:
                 "Mul": lambda a, b: a * b,
                 "Add": lambda a, b: a + b,
                 "Sub": lambda a, b: a - b,
+                "Constant": lambda: np.arange(1.0, 5.0),
                 "Neg": lambda a: -a,
                 "Identity": lambda a: a,
                 "Sigmoid": lambda a: 1 / (1 + np.exp(-a)),

@@ -106,7 +106,7 @@ def test_weights_of_a_branch_that_is_rarely_taken(tmp_path: Path) -> None:
     body = BRANCH.format(limit="5000.0")
     a = saved(tmp_path, "a.onnx", graph(X8, body, w=WEIGHT))
     report = compare(a, saved(tmp_path, "b.onnx", graph(X8, body, w=ZEROED)))
-    assert not report.ok and report.counterexample is not None and report.counterexample.kind == "values"
+    assert not report.ok and report.counterexample is not None and report.counterexample.kind == "thresholds"
     assert compare(a, a).ok
 
 
@@ -190,6 +190,45 @@ def test_the_search_towards_a_larger_difference_finds_a_coarser_formula() -> Non
     report = compare(graph(head, axis + right), graph(head, axis + wrong + "y = Max(v, z)"))
     assert report.verdict == "different"
     assert report.counterexample is not None and report.counterexample.kind == "search"
+
+
+def test_numbers_that_a_certificate_finds_to_round_coarsely_are_run() -> None:
+    head = "g (float[b,4] x) => (float[b,4] y)"
+    half = "k = Constant <value_float = 1.0> ()  h = Constant <value_float = 0.5> ()  "
+    wrong = (
+        "e = Add(x, k)  d = Sub(e, x)  i = Less(d, k)  j = Less(d, h)  c = And(i, j)  n = Neg(x)  y = Where(c, n, x)"
+    )
+    report = compare(graph(head, "y = Identity(x)"), graph(head, half + wrong))
+    assert report.certificate is not None and report.certificate.same_function
+    assert report.verdict == "different"
+    assert report.counterexample is not None and report.counterexample.label.endswith(", which B rounds coarsely")
+
+
+def test_a_row_of_a_table_in_a_constant_node_is_sought() -> None:
+    table = np.random.default_rng(2).normal(size=(3000, 4)).astype(np.float32)
+    other = table.copy()
+    other[2718] = 0
+    models = []
+    for rows in (table, other):
+        node = ir.node("Constant", [], {"value": ir.tensor(rows, name="rows")})
+        model = graph("g (int64[4] x) => (float[4,4] y)", "t = Constant <value_float = 0.0> ()  y = Gather(t, x)")
+        model.graph.node(0).attributes["value"] = node.attributes["value"]
+        del model.graph.node(0).attributes["value_float"]
+        models.append(model)
+    report = compare(*models, effort="quick")
+    assert report.verdict == "different" and report.counterexample is not None
+    assert "row 2718 of 't'" in report.counterexample.label
+
+
+def test_an_edge_that_the_graph_names_is_no_noise_at_the_least_effort() -> None:
+    head, edges = "g (float[n] x) => (int64[n] y)", "e = Constant <value_floats = [18.0, 25.0, 35.0, 65.0]> ()  "
+    body = edges + "a = Constant <value_ints = [1]> ()  u = Unsqueeze(x, a)  m = {}  c = Cast <to = 7> (m)  "
+    models = [
+        graph(head, body.format(asked) + "y = ReduceSum <keepdims = 0> (c, a)")
+        for asked in ("Greater(u, e)", "GreaterOrEqual(u, e)", "Less(e, u)")
+    ]
+    assert compare(*models[:2], effort="quick").verdict == "different"
+    assert compare(models[0], models[2], effort="quick").verdict == "certified"
 
 
 def test_a_failure_without_rows_is_said_and_another_shape_is_a_difference(tmp_path: Path) -> None:

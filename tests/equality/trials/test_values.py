@@ -211,6 +211,7 @@ def test_inputs_alike_and_missing_in_one_of_them() -> None:
     x, z = generator.standard_normal((2, 3, 4)).astype(np.float32)
     made = changed_by("g (float[b,4] x, float[b,4] z) => (float[b,4] y) { y = Add(x, z) }", x=x, z=z)
     assert (made["inputs alike"]["z"] == x).all()
+    assert not made["zeros but for x"]["z"].any() and (made["zeros but for x"]["x"] == x).all()
     assert np.isnan(made["z: some values NaN"]["z"]).any()
     assert not np.isnan(made["z: some values NaN"]["x"]).any()
 

@@ -35,6 +35,7 @@ def test_ranges_are_used_from_end_to_end() -> None:
         ("integers from -100 to 100", -100, 100),
         ("integers up to 100,000", 0, 99_999),
         ("integers above 2^24", 1 << 24, (1 << 26) - 1),
+        ("integers of 32 bits", -(1 << 31), (1 << 31) - 1),
         ("integers above 2^30", 1 << 30, (1 << 31) - 1),
         ("integers above 2^31", 1 << 31, (1 << 40) - 1),
     ):
@@ -51,6 +52,7 @@ def test_smaller_types_hold_what_is_drawn(dtype: type) -> None:
     low, high = max(info.min, -(1 << 15)), min(int(info.max), (1 << 15) - 1)
     assert whole.min() < low + 0.05 * (high - low) and whole.max() > high - 0.05 * (high - low)
     assert ("integers above 2^24" in made) is (info.max > 1 << 24)
+    assert ("integers of 32 bits" in made) is (info.max >= (1 << 31) - 1)
     assert ("integers above 2^31" in made) is (info.max > 1 << 31)
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.quantization.evaluation.box_match import boxes_found, boxes_kept, counting_boxes, form_of, overlaps
+from onnxtool.quantization.evaluation.box_match import (
+    BoxOverlap,
+    boxes_kept,
+    boxes_looked_at,
+    form_of,
+    form_of_boxes,
+    overlaps,
+)
 
 
 def corners() -> np.ndarray:
@@ -53,23 +60,28 @@ def test_boxes_that_are_an_output_of_their_own_count_by_the_scores_beside_them()
     scores = random.random((4, 10, 3)).astype(np.float32)
     outputs = {"boxes": boxes_of(10), "scores": scores, "other": random.random((4, 7)).astype(np.float32)}
     within = {name: np.ones(1, bool) for name in outputs}
-    found = counting_boxes(outputs, within)
-    assert list(found) == ["boxes"]
-    assert (found["boxes"] == (scores.max(-1) > 0.3)).all()
+    assert (boxes_looked_at("boxes", outputs, within) == (scores.max(-1) > 0.3)).all()
     one = {"boxes": boxes_of(10), "scores": scores[..., 0]}
-    assert (counting_boxes(one, within)["boxes"] == (scores[..., 0] > 0.3)).all()
+    assert (boxes_looked_at("boxes", one, within) == (scores[..., 0] > 0.3)).all()
     logits = {"boxes": boxes_of(10), "logits": scores - 0.9}
-    assert (counting_boxes(logits, {"logits": np.zeros(1, bool)})["boxes"] == (scores.max(-1) > 0.9)).all()
-    assert counting_boxes({"boxes": boxes_of(10), "other": outputs["other"]}, within)["boxes"].all(), "no scores"
+    logits_within = {"logits": np.zeros(1, bool)}
+    assert (boxes_looked_at("boxes", logits, logits_within) == (scores.max(-1) > 0.9)).all()
+    assert boxes_looked_at("boxes", {"boxes": boxes_of(10), "other": outputs["other"]}, within).all(), "no scores"
 
 
-def test_four_columns_that_are_no_corners_are_no_boxes() -> None:
+def test_what_may_be_something_else_is_no_box() -> None:
     random = np.random.default_rng(2)
     quantiles = np.sort(random.random((4, 10, 4)), axis=-1)
     for values in (random.normal(size=(4, 10, 4)), quantiles, boxes_of(10)[..., :3], boxes_of(1)):
-        assert not counting_boxes({"y": values.astype(np.float32)}, {})
-    assert not counting_boxes({"y": boxes_of(10).astype(np.int64)}, {})
-    assert counting_boxes({"y": boxes_of(2)}, {}) and counting_boxes({"y": boxes_of(10)[0]}, {})
+        assert form_of_boxes([values.astype(np.float32)]) is None
+    assert form_of_boxes([boxes_of(10).astype(np.int64)]) is None
+    assert (
+        form_of_boxes([boxes_of(2)])
+        == form_of_boxes([boxes_of(10)[0]])
+        == form_of_boxes([boxes_of(1)] * 2)
+        == "corners"
+    )
+    assert form_of_boxes([middles()[:4].T] * 3) == "middle"
 
 
 @pytest.mark.parametrize("scale", [1.0, 640.0])
@@ -82,13 +94,24 @@ def test_overlaps_of_each_with_each(scale: float, form: str) -> None:
     assert overlaps(some.T, others.T, form) == pytest.approx(np.array([[1 / 3, 0, 0], [0, 1, 0]]), abs=1e-9)
 
 
-def test_boxes_of_their_own_keep_their_places() -> None:
+def test_boxes_of_their_own_are_held_by_their_mean_overlap() -> None:
     boxes = boxes_of(10)
     moved = boxes.copy()
-    moved[1, 3] += 30
-    kept = boxes_found(boxes, moved)
-    assert kept is not None and kept.shape == (4, 10) and not kept[1, 3] and kept.sum() == 39
-    assert form_of(boxes.reshape(-1, 4).T) == "corners"
+    width = boxes[..., 2] - boxes[..., 0]
+    moved[..., 0] += 0.1 * width  # a tenth narrower
+    moved[3] += 1000  # nobody looks at these
+    counting = np.ones((4, 10), bool)
+    counting[3] = False
+    overlap = BoxOverlap("corners")
+    assert overlap.add(boxes, moved, counting).all()
+    assert overlap.decibels(0.95) == pytest.approx((20, 20), abs=1e-3)
+    assert not BoxOverlap("corners").add(boxes, moved, ~counting).any()
+    overlap.add(boxes[:1], boxes[:1], counting[:1])
+    found = overlap.decibels(0.95)
+    assert found is not None and found[0] == pytest.approx(-20 * np.log10(0.075), abs=1e-3) and found[1] < found[0]
+    overlap = BoxOverlap("corners")
+    overlap.add(boxes, boxes, counting)
+    assert overlap.decibels(0.95) is None
 
 
 @pytest.mark.parametrize(

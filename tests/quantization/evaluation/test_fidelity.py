@@ -369,6 +369,22 @@ def test_rare_scores_that_are_missed_count_where_a_sigmoid_makes_them(made: str,
     assert Criterion().judge(judged(right, wrong, made)).kept, "on either side of one threshold, and as high"
 
 
+@pytest.mark.parametrize("form", ["corners", "middle"])
+def test_boxes_that_a_linear_layer_makes_are_held_by_their_own_sizes(form: str) -> None:
+    """Noise of 28 dB in each column, which is a tenth of a small box."""
+    random = np.random.default_rng(10)
+    middle, size = random.uniform(100, 540, (512, 2)), random.uniform(40, 80, (512, 2))
+    right = np.concatenate([middle - size / 2, middle + size / 2] if form == "corners" else [middle, size], 1)
+    noise = random.normal(size=right.shape) * right.std(0)
+    found = judged(right, right + 0.04 * noise)
+    assert found.kinds == {"y": "linear"} and found.weakest == "y (overlap of boxes)"
+    assert -14 < found.margin_db < -10 and found.channel_db > 25
+    assert not Criterion().judge(found).kept
+    assert Criterion().judge(judged(right, right + 0.005 * noise)).kept
+    of_other_units = right * [1, 300, 1, 300 if form == "corners" else 1]
+    assert Criterion().judge(judged(of_other_units, of_other_units * (1 + 0.01 * noise / right))).kept
+
+
 def test_a_few_high_scores_that_sink_are_seen() -> None:
     right = np.random.default_rng(9).uniform(0, 0.6, (64, 20))
     right[:10, 3] = 0.95
