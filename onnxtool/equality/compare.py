@@ -274,27 +274,28 @@ def _not_certified(report: CompareReport, reason: str) -> CompareReport:
 
 def _with_cause(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> CompareReport:
     """Say where files differ by what the runtime makes of them alone, as 8-bit products of a DequantizeLinear."""
-    if _is_run_as_it_is(left) and _is_run_as_it_is(right):
-        return report
     with suppress(OnnxToolError):
-        (a, plain), (b, _) = left.unoptimized(), right.unoptimized()
-        usual = [Probe(p.feeds) for p in proof.usual]
-        again = replace(proof, reference=reference_on(left.source, right.source, a, plain), usual=usual)
-        if not again.judge_usual(b).differs:
+        plain = _as_they_are(left, right)
+        if plain is None:
+            return report
+        again = replace(proof, reference=plain[0], usual=[Probe(p.feeds) for p in proof.usual])
+        if not again.judge_usual(plain[1]).differs:
             return replace(report, warnings=(*report.warnings, EQUAL_UNOPTIMIZED))
     return report
 
 
-def _is_run_as_it_is(side: _Side) -> bool:
-    return side.graph is None or side.options.optimization == "off"
+def _as_they_are(left: _Side, right: _Side) -> tuple[Reference, Runner] | None:
+    """Both without the runtime's optimizations; None where neither was run with them."""
+    if all(side.graph is None or side.options.optimization == "off" for side in (left, right)):
+        return None
+    (a, plain), (b, _) = left.unoptimized(), right.unoptimized()
+    return reference_on(left.source, right.source, a, plain), b
 
 
 def _unoptimized(report: CompareReport, proof: Proof, left: _Side, right: _Side) -> CompareReport:
     """Judge once more without the runtime's optimizations, where a file was run with them."""
-    if _is_run_as_it_is(left) and _is_run_as_it_is(right):
-        return report
-    (a, plain), (b, _) = left.unoptimized(), right.unoptimized()
-    return judge_again(report, proof, reference_on(left.source, right.source, a, plain), b, UNOPTIMIZED)
+    plain = _as_they_are(left, right)
+    return report if plain is None else judge_again(report, proof, *plain, UNOPTIMIZED)
 
 
 def _with_other_defaults(report: CompareReport, proof: Proof, left: _Side, right: _Side, seed: int) -> CompareReport:

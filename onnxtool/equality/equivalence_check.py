@@ -100,7 +100,7 @@ class EquivalenceCheck:
             self._differences[name] = entry
         if a.size:
             self._movements.setdefault(name, Movement()).add(a)
-            if reference.allowed_error(name):
+            if name in reference.quantized:
                 low, high = self._spread.get(name, (np.inf, -np.inf))
                 self._spread[name] = min(low, float(a.min())), max(high, float(a.max()))
         given = name in self._own  # then nothing is excused
@@ -191,7 +191,7 @@ class EquivalenceCheck:
         if zero:
             found.append(f"{_listed(zero)} was zero in every run, which proves little; give --data.")
         for name, (low, high) in self._spread.items():
-            off = self._reference.allowed_error(name)
+            off = self._reference.quantized[name]
             if high - low < _TELLING * off and name not in (*never, *zero):
                 found.append(
                     f"{name!r} varied by {high - low:.3g} only, of which {off:.3g} may be rounding; that proves little."

@@ -195,10 +195,6 @@ class Reference:
             return {}
         return {name: repeats(array, second.get(name), tolerance) for name, array in first.items()}
 
-    def allowed_error(self, name: str) -> float:
-        """How far an output may be off in its own units, whatever the model computes."""
-        return self.quantized.get(name, 0.0)
-
     def rerounded_where_steady(self, feeds: Feeds, name: str, first: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """An output with other roundings; none where they are not known, or the output is another one each time.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.rule.rounding import NO_EXCUSE, ExcusedElements, errors, excuse, right_with_exact_kernels
+from onnxtool.equality.rule.rounding import ExcusedElements, errors, excuse, right_with_exact_kernels
 from onnxtool.equality.rule.tolerance import NUMBERS, ColumnScales, Scales, Tolerance, allowed_error
 from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
 
@@ -74,7 +74,7 @@ class Difference:
         a: Any,
         b: Any,
         again: Callable[[], Sequence[Any]] = tuple,
-        exact: Callable[[], Any | None] | None = None,
+        exact: Callable[[], Any] = lambda: None,
     ) -> None:
         """Take in one run.
 
@@ -82,7 +82,7 @@ class Difference:
             a: what is right.
             b: what is judged.
             again: gives what is right with other roundings; called only where `b` is outside the tolerance.
-            exact: gives what is judged with exact kernels, where that is known; called as `again` is.
+            exact: gives what is judged with exact kernels, None where that is not known; called as `again` is.
         """
         run = self.runs
         self.runs += 1
@@ -110,12 +110,9 @@ class Difference:
         self._add_extras(a, b)
         if scales is None or self.mismatched == before:
             return
-        better, found = exact() if exact is not None else None, NO_EXCUSE
-        if better is not None:
-            b, found = right_with_exact_kernels(
-                a, b, better, tolerance, scales, max(self.usual_scale, self.largest_scale), self.precision
-            )
-            self._excuse(found)
+        usual = max(self.usual_scale, self.largest_scale)
+        b, found = right_with_exact_kernels(a, b, exact(), tolerance, scales, usual, self.precision)
+        self._excuse(found)
         if self.mismatched - before > found.elements:
             self._excuse(excuse(a, b, again(), tolerance, scales, self.precision))
 

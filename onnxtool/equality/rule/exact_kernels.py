@@ -95,7 +95,8 @@ def with_exact_kernels(model: ir.Model) -> None:
 
 def _widen(graph: ir.Graph) -> set[str]:
     """Compute a graph's kernels and products of them in float64; the names of the kernels."""
-    wide: dict[ir.Value, ir.Value] = {}
+    wide: dict[ir.Value, ir.Value] = {}  # what a kernel gives, and products of it
+    casts: dict[ir.Value, ir.Value] = {}
     used: set[str] = set()
     for node in list(graph):
         kernel = _kernel_of(node)
@@ -103,15 +104,12 @@ def _widen(graph: ir.Graph) -> set[str]:
             continue
         if any(v is None or v.dtype not in (None, ir.DataType.FLOAT) for v in (*node.inputs, *node.outputs)):
             continue
-        given = []
-        for value in node.inputs:
-            if value is not None and value not in wide:
-                cast = ir.node("Cast", [value], {"to": ir.DataType.DOUBLE})
-                graph.insert_before(node, cast)
-                wide[value] = cast.outputs[0]
-            given.append(wide[value] if value is not None else None)
-        domain = _DOMAIN if kernel in _FUNCTIONS else ""
-        made = ir.node(kernel or node.op_type, given, domain=domain)
+        for value in (v for v in node.inputs if v is not None and v not in wide and v not in casts):
+            cast = ir.node("Cast", [value], {"to": ir.DataType.DOUBLE})
+            graph.insert_before(node, cast)
+            casts[value] = cast.outputs[0]
+        given = [wide[v] if v in wide else casts[v] for v in node.inputs if v is not None]
+        made = ir.node(kernel or node.op_type, given, domain=_DOMAIN if kernel in _FUNCTIONS else "")
         graph.insert_before(node, made)
         wide[node.outputs[0]] = made.outputs[0]
         # The node gives its result in float32 to whoever else reads it.
@@ -131,16 +129,12 @@ def _kernel_of(node: ir.Node) -> str | None:
 
 
 def _hands_on(node: ir.Node, wide: dict[ir.Value, ir.Value]) -> bool:
-    """Whether a node multiplies a kernel's result, or adds it to one."""
-    if node.domain or not any(v in wide for v in node.inputs):
+    """Whether a node multiplies a kernel's result, or adds that of Erf or Tanh to one."""
+    made = [wide[v].producer() for v in node.inputs if v in wide]
+    if node.domain or not made:
         return False
-    if node.op_type in _PRODUCTS:
-        return True
-    made = next((m for v in node.inputs if v in wide and (m := wide[v].producer()) is not None), None)
+    if node.op_type not in ("Add", "Sub"):
+        return node.op_type in _PRODUCTS
     others = [float_constant(v) for v in node.inputs if v is not None and v not in wide]
-    return (
-        node.op_type in ("Add", "Sub")
-        and made is not None
-        and made.op_type in ("Erf", "Tanh")
-        and all(c is not None and c.size == 1 and abs(float(c.reshape(-1)[0])) == 1.0 for c in others)
-    )
+    ones = [c for c in others if c is not None and c.size == 1 and abs(float(c.reshape(-1)[0])) == 1.0]
+    return len(ones) == 1 and all(m is not None and m.op_type in ("Erf", "Tanh") for m in made)

@@ -146,8 +146,8 @@ def right_with_exact_kernels(
     Args:
         a: what the reference gave.
         b: what is judged, of the same shape.
-        exact: what the judged graph gives with exact kernels; no element further from `b` than `most_rounding` of
-            `usual` is excused.
+        exact: what the judged graph gives with exact kernels, or None; no element further from `b` than
+            `most_rounding` of `usual` is excused.
         tolerance, scales, precision: as of `excuse`.
         usual: the scale of the output's largest column on usual inputs.
 

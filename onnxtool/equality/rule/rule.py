@@ -40,8 +40,9 @@ TIES = Excuse(
 )
 KERNEL_ERRORS = Excuse(
     "errors of the runtime's kernels",
-    f"where exact kernels change the graph's number, and then by at most {_MOST}; of a framework model's file, where "
-    "the same graph with exact kernels is within the tolerance",
+    "of a framework model's file, where the same graph with exact kernels is within the tolerance, and "
+    f"{MOST_ROUNDING:.0%} of the scale of the output's largest column on usual inputs; of two files, as rounding of "
+    "the reference",
     "the runtime computes Sigmoid, Gelu and one plus Erf or Tanh to an absolute precision only; both are compared with "
     "what they are multiplied by in float64",
 )

@@ -142,6 +142,17 @@ def test_a_sum_that_loses_what_the_kernel_gave_is_the_graphs_own_fault(body: str
         assert not difference.result().ok, "an infinity is no rounding"
 
 
+@pytest.mark.parametrize(
+    "body", ["t = Tanh(x) y = Mul(x, x)", "t = Tanh(x) e = Erf(x) y = Add(t, e)"], ids=["input", "sum of two"]
+)
+def test_what_is_no_product_of_a_kernel_stays_as_it_is(body: str) -> None:
+    text = '<ir_version: 10, opset_import: ["": 20]> g (float[n] x) => (float[n] y)'
+    model = ir.from_proto(parser.parse_model(f"{text} {{ {body} }}"))
+    with_exact_kernels(model)
+    made = model.graph.outputs[0].producer()
+    assert made is not None and made.op_type == body.split()[-2].split("(")[0].strip()
+
+
 def test_a_graph_without_such_kernels_has_no_second_one() -> None:
     model = ir.from_proto(
         parser.parse_model('<ir_version: 10, opset_import: ["": 20]> g (float[n] x) => (float[n] y) { y = Exp(x) }')

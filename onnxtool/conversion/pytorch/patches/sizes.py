@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.patches import Patch
+from onnxtool.conversion.patches import Patch, replaced
 
 
 def namespaces_of(module: torch.nn.Module) -> list[dict[str, Any]]:
@@ -25,12 +25,10 @@ def _followed(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
     added = [(names, name) for names in namespaces_of(_module) for name in _FUNCTIONS if name not in names]
     for names, name in added:
         names[name] = _FUNCTIONS[name]
-    usual = torch.take_along_dim, torch.Tensor.take_along_dim
-    torch.take_along_dim = torch.Tensor.take_along_dim = _taken
     try:
-        yield
+        with replaced(torch, "take_along_dim", _taken), replaced(torch.Tensor, "take_along_dim", _taken):
+            yield
     finally:
-        torch.take_along_dim, torch.Tensor.take_along_dim = usual
         for names, name in added:
             del names[name]
 
