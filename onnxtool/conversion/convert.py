@@ -48,6 +48,7 @@ def convert(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     verify_result: bool = True,
+    allow_unproven: bool = False,
     keep_failed: str | os.PathLike[str] | None = None,
     reproducible: bool = False,
     **settings: Any,
@@ -62,6 +63,7 @@ def convert(
         rtol: relative tolerance for floats (wider where the model computes in float16 or bfloat16).
         atol: absolute tolerance for floats.
         verify_result: False skips the comparison; the file's metadata says so.
+        allow_unproven: write the file although no run told anything of an output of numbers; `ok` stays False.
         keep_failed: where to keep a file that failed the comparison.
         reproducible: leave measured values out of the file's metadata, so that every run gives the same bytes.
         settings: fields of ConvertOptions by name, as in `convert(a, b, factory="net.py:make", trust=True)`; `sample`
@@ -116,7 +118,8 @@ def convert(
             clock.stop("verify")
             task.advance()
             record(graph, opened, model, options, comparison, reproducible=reproducible)
-            rows, accepted = None, comparison is None or comparison.ok
+            told = allow_unproven or comparison is None or not comparison.is_untold
+            rows, accepted = None, told and (comparison is None or comparison.ok)
             if proof is not None and comparison is not None and comparison.differs and options.sample is not None:
                 rows = proof.changed_rows(graph)
                 # Of inputs beyond the sample nothing was allowed.

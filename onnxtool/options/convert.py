@@ -97,6 +97,9 @@ class ConvertCommand(ConvertOptions, Shown):
     rtol: float = shared.RTOL(place=-1)
     atol: float = shared.ATOL(place=-1)
     verify_result: bool = proof_option(True, "Write without comparing; the file's metadata says so.", "--no-verify")
+    allow_unproven: bool = proof_option(
+        False, "Write the file although no run told anything of an output of numbers (exit 1)."
+    )
     keep_failed: Path | None = proof_option(None, "Keep a file that fails the comparison.", metavar="FILE", step=False)
     reproducible: bool = output_option(
         False, "The same bytes from run to run: no measured values in the metadata.", step=False, place=1

@@ -283,6 +283,17 @@ class CompareReport(Report, kind="compare"):
         return "not tested" if self.not_tested or not self.outputs or self.unlike_unreached else "tested"
 
     @property
+    def is_untold(self) -> bool:
+        """True when nothing was told of an output of numbers, or of any output at all.
+
+        A label, a count or a mask may well be the same in every run, beside outputs that were not.
+        """
+        if self.verdict != "not tested":
+            return False
+        choices = [o for o in self.not_tested if o.untested == "constant" and "float" not in o.dtype]
+        return len(choices) < len(self.not_tested) or len(choices) == len(self.outputs)
+
+    @property
     def compared(self) -> tuple[TensorDifference, ...]:
         """The outputs whose values were compared."""
         return tuple(o for o in self.outputs if o.compared)

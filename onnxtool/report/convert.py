@@ -65,12 +65,14 @@ class ConvertReport(Report, kind="convert"):
     @property
     def ok(self) -> bool:
         """True when the file was written, and agrees with its source (or nobody wanted to know), on each provider.
+        False, too, where no run told anything of an output of numbers.
 
         Rows of the sample that differ count as agreeing up to the number that was allowed.
         """
         proven = self.comparison is None or self.comparison.ok or self.is_within_flips
+        told = self.comparison is None or not self.comparison.is_untold
         enough = suffices("not tested" if self.comparison is None else self.comparison.verdict, self.require)
-        return self.written and proven and enough and all(p.ok for p in self.providers)
+        return self.written and proven and told and enough and all(p.ok for p in self.providers)
 
     @property
     def is_within_flips(self) -> bool:

@@ -54,6 +54,7 @@ def certificate(verdict: Verdict, **more: Any) -> CertificateReport:
 GOOD, BAD = made(ProviderProof, ok=True), made(ProviderProof, ok=False)
 SAME, TESTED, APART = compared(certificate=certificate("certified")), compared(), compared(output(ok=False))
 NONE = compared(output(untested="empty"))
+LABEL_ALONE = compared(output(dtype="int64", untested="constant"), output(dtype="float32"))
 UNREACHED = made(Coverage, unreached=(Branch("a", "n", "then branch"),))
 BOTH_UNREACHED = made(Coverage, unreached=tuple(Branch(m, "n", "then branch") for m in "ab"))
 UNLIKE = certificate("not tested", unlike={"x": (1,)})
@@ -132,6 +133,10 @@ def test_of_optimizing(given: dict[str, Any], ok: bool) -> None:
         ({"comparison": None, "written": True, "require": "certified"}, False),
         ({"comparison": SAME, "written": True, "require": "certified"}, True),
         ({"comparison": TESTED, "written": True, "providers": (BAD,)}, False),
+        ({"written": True, "comparison": LABEL_ALONE}, True),
+        ({"written": True, "comparison": dataclasses.replace(LABEL_ALONE, outputs=LABEL_ALONE.outputs[:1])}, False),
+        ({"written": True, "comparison": compared(output(), output(dtype="float32", untested="constant"))}, False),
+        ({"written": True, "comparison": compared(output(), output(dtype="int64", untested="empty"))}, False),
     ],
 )
 def test_of_converting(given: dict[str, Any], ok: bool) -> None:

@@ -29,8 +29,10 @@ def _verdict(report: ConvertReport) -> str:
     if report.ok:
         return f"{report.output} written, unverified"
     kept = f"; kept as {report.kept} for study" if report.kept else ""
-    if report.comparison is not None and not report.comparison.equal and not report.comparison.differs:
-        return f"some outputs could not be compared, so nothing is known of them; {report.output} not written{kept}"
+    if listed := _not_tested(report):
+        ways = "--sample FILE compares on real inputs; --allow-unproven writes it all the same"
+        done = "written all the same" if report.written else f"not written{kept} ({ways})"
+        return f"not tested: {listed} in every run; {report.output} {done}"
     where = f" in {rows}" if rows else ""
     return f"outputs differ from the source's{where}; {report.output} not written{kept}"
 

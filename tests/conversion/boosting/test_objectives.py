@@ -37,7 +37,7 @@ DROPOUT = {"booster": "dart", "rate_drop": 0.5, "n_estimators": 6, "max_depth": 
         ("LGBMRegressor", VALUES, FOREST | {"linear_tree": True}),
         ("XGBClassifier", CLASSES, {"objective": "multi:softmax", "n_estimators": 3}),
         ("XGBClassifier", (CLASSES > 0).astype(int), {"objective": "binary:logitraw", "base_score": 0.3}),
-        ("XGBClassifier", (CLASSES > 0).astype(int), {"objective": "binary:hinge", "n_estimators": 3}),
+        ("XGBClassifier", (CLASSES > 0).astype(int), {"objective": "binary:hinge", "n_estimators": 30}),
         ("XGBRegressor", np.abs(VALUES) + 1, {"objective": "reg:gamma", "n_estimators": 3}),
         ("XGBRegressor", np.abs(VALUES) + 1, {"objective": "survival:cox", "n_estimators": 3}),
         ("XGBRegressor", CLASSES / 3, {"objective": "reg:logistic", "n_estimators": 3}),

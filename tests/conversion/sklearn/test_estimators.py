@@ -203,6 +203,7 @@ def test_the_distance_from_a_centre_is_a_number(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["scores"], model.transform(centres), atol=1e-4)
 
 
+@pytest.mark.usefixtures("normal_effort")
 def test_boosting_takes_the_second_of_two_classes_where_its_sum_is_zero(tmp_path: Path) -> None:
     rows, classes = np.array([[0.0], [1.0], [2.0], [3.0]] * 10), np.array([0, 1, 0, 1] * 10)
     model = GradientBoostingClassifier(n_estimators=1, max_depth=1, init="zero").fit(rows, classes)

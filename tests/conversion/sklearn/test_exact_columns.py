@@ -121,14 +121,17 @@ def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxto
         assert ("equal to its source" in told) is not said
 
 
-def test_an_output_that_was_constant_in_every_run_is_not_called_equal(tmp_path: Path) -> None:
+def test_a_file_is_not_written_where_an_output_was_constant_in_every_run(tmp_path: Path) -> None:
     """Far from all rows of the data a narrow kernel is zero: random rows tell nothing, rows of the data do."""
     rows = np.random.default_rng(0).normal([1e3, 1e6], [1.0, 1e3], (60, 2))
     model = GaussianProcessRegressor(RBF(1e-3, "fixed")).fit(rows, rows[:, 0])
     blind = convert(model, tmp_path / "out.onnx")
-    assert blind.ok and blind.comparison is not None and blind.comparison.verdict == "not tested"
-    assert view_of(blind).word == ("NOT TESTED", "warn")
-    assert "in every run 'prediction' was zero" in view_of(blind).verdict.text
+    assert not blind.ok and not blind.written and not (tmp_path / "out.onnx").exists()
+    assert blind.comparison is not None and blind.comparison.verdict == "not tested"
+    assert "not tested: 'prediction' was zero in every run" in view_of(blind).verdict.text
+    allowed = convert(model, tmp_path / "out.onnx", allow_unproven=True)
+    assert not allowed.ok and allowed.written and (tmp_path / "out.onnx").exists()
+    assert view_of(allowed).verdict.text.endswith("written all the same")
     np.savez(tmp_path / "rows.npz", X=rows[:20])
     assert view_of(convert(model, tmp_path / "out.onnx", sample=str(tmp_path / "rows.npz"))).word[0] == "OK"
 
