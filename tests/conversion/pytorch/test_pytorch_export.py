@@ -15,9 +15,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
+from onnxscript._internal.values import TracedOnnxFunction
+from onnxscript.function_libs.torch_lib import registration
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.pytorch import export_errors
+from onnxtool.conversion.pytorch.export import _operators_listed_once
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.convert import ConvertReport
 
@@ -725,3 +728,12 @@ def test_a_recording_of_which_hundreds_of_samples_make_a_step(tmp_path: Path) ->
         sound = floats(3, 1, length)
         (found,) = session.run(None, {session.get_inputs()[0].name: sound})
         np.testing.assert_allclose(found, module(torch.tensor(sound)).detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_functions_of_the_exporter_have_the_domain_that_their_source_says() -> None:
+    known = [f for _, found in registration.default_registry.items() for f in found.overloads]
+    functions = [f for f in known if isinstance(f, TracedOnnxFunction)][::40]
+    told = [f.function_ir.domain for f in functions]
+    with _operators_listed_once():
+        assert [f.function_ir.domain for f in functions] == told and told
+    assert all(hasattr(f.function_ir, "inputs") for f in functions)
