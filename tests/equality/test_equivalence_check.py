@@ -350,3 +350,26 @@ def test_only_numbers_with_a_tolerance_are_said_to_be_zero() -> None:
     assert [is_float(name) for name in ("float16", "bfloat16", "complex64", "int64", "string")] == [True] * 3 + [
         False
     ] * 2
+
+
+@pytest.mark.parametrize("varying", ["y", "z"])
+def test_an_output_that_varies_in_either_model_is_not_compared(varying: str) -> None:
+    check = EquivalenceCheck(Tolerance(), varying={varying})
+    check.add({}, {"y": ONE}, {"z": ONE * 2})
+    found = check.report().outputs[0]
+    assert found.ok and not found.compared and found.untested == "random"
+
+
+def test_a_tolerance_that_is_named_for_an_output_is_said_to_be_given_also_where_it_is_the_usual_one() -> None:
+    check = EquivalenceCheck(Tolerance(), own={"y": Tolerance()})
+    check.add({}, {"y": ONE, "z": ONE}, {"y": ONE, "z": ONE})
+    named, usual = check.report().outputs
+    assert named.given and named.rtol == Tolerance().rtol and not usual.given and usual.rtol is None
+
+
+@pytest.mark.parametrize(("low", "said"), [(30, False), (31, True)])
+def test_how_far_an_output_varies_is_from_its_lowest_number(low: int, said: bool) -> None:
+    check = EquivalenceCheck(Tolerance(), Reference(Answers(), quantized={"y": 4.0}))
+    y = np.array([low, 70], np.uint8)
+    check.add({}, {"y": y}, {"y": y})
+    assert any("proves little" in w for w in check.report().warnings) is said

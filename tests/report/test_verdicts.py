@@ -14,7 +14,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import BuildReport
 from onnxtool.report.certificate import CertificateReport, FieldPoint, PartRounding, Verdict, suffices
 from onnxtool.report.check import CheckReport, ChecksReport, Finding, Severity
-from onnxtool.report.compare import CompareReport, ProviderProof, TensorDifference
+from onnxtool.report.compare import CompareReport, Opinion, ProviderProof, TensorDifference
 from onnxtool.report.convert import ConvertReport
 from onnxtool.report.edit import EditReport, EditStep
 from onnxtool.report.edit import Proof as EditProof
@@ -287,3 +287,53 @@ def test_a_certificate_names_each_input_once() -> None:
     assert alone == "the same real function at x [1, 2], [2, 8], each with low []"
     texts = told({"ids": (2, 8), "mask": (2, 8), "image": (2,)}, {"ids": (1, 8), "mask": (1, 8), "image": (1,)})
     assert texts == "the same real function at ids, mask [1, 8], image [1]; ids, mask [2, 8], image [2]"
+
+
+def test_the_worst_output_is_one_that_differs_then_the_one_furthest_off() -> None:
+    near, far = output(max_abs=1.0), output(max_abs=2.0)
+    assert compared(near, far).worst is far
+    small = output(ok=False, max_abs=0.5)
+    assert compared(far, small, near).worst is small
+    assert compared(small, output(ok=False, max_abs=0.7)).worst is not small
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ok": True, "error": 1e-3, "precision": "float32"}, "cpu: within tolerance (relative error 1.0e-03)"),
+        ({"ok": False, "precision": "other"}, "cpu: outside the tolerance: more than rounding in float32 explains"),
+        ({"ok": True, "precision": "other"}, "cpu: within tolerance"),
+        ({"ok": False, "precision": "float32"}, "cpu: outside the tolerance"),
+        ({"ok": False, "precision": "other", "failure": "no device"}, "cpu: does not run: no device"),
+        (
+            {"ok": False, "precision": "bfloat16", "option": "A=B"},
+            "cpu: outside the tolerance: it computes in bfloat16, which is less than the model declares; "
+            "cpu:A=B turns that off",
+        ),
+        (
+            {"ok": False, "precision": "tf32", "option": "A=B", "confirmed": True},
+            "cpu: outside the tolerance: it computes in tf32, which is less than the model declares; "
+            "cpu:A=B turns that off, and the error is gone with it",
+        ),
+        (
+            {"ok": False, "precision": "float16", "option": "A=B", "confirmed": False},
+            "cpu: outside the tolerance: it computes in float16, which is less than the model declares; "
+            "cpu:A=B turns that off, but the error stays: the model amplifies any rounding on these inputs",
+        ),
+    ],
+)
+def test_a_provider_is_told_in_a_sentence(given: dict[str, Any], said: str) -> None:
+    assert made(ProviderProof, provider="cpu", **given).summary == said
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (True, True, "agrees with both"),
+        (True, False, "agrees with A, not with B"),
+        (False, True, "agrees with B, not with A"),
+        (False, False, "agrees with neither"),
+    ],
+)
+def test_a_third_opinion_is_told_in_words(a: bool, b: bool, said: str) -> None:
+    assert made(Opinion, a_ok=a, b_ok=b).summary == said

@@ -23,6 +23,7 @@ from onnxtool.conversion.pytorch.float64_reference import in_float64
 from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
+from onnxtool.conversion.pytorch.stable_order import StableOrder
 from onnxtool.conversion.pytorch.state import AsLoaded, ModuleState, random_operators
 from onnxtool.conversion.pytorch.tensors import (
     named_tensors,
@@ -55,6 +56,7 @@ _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
 _RANDOM = "the model draws random numbers when it runs{}, so that it is not even equal to itself: {}"
+_ORDER = "of equal numbers the file's TopK takes the first one first; torch.topk and torch.sort leave open which"
 _DROPOUT = "dropout called as a function wants training=self.training"
 _DRAWN = "make an input of what it draws"
 _STATEFUL = (
@@ -324,8 +326,17 @@ class TorchModel(LayeredModel):
         try:
             watched = self.frozen.watching() if self.frozen is not None else nullcontext()
             size = feeds_bytes(feeds)
-            with torch.inference_mode(), guarded("running the model", inputs=size), memory_bounded(size), watched:
+            order = StableOrder()
+            with (
+                torch.inference_mode(),
+                guarded("running the model", inputs=size),
+                memory_bounded(size),
+                watched,
+                order,
+            ):
                 result = self.module(*args, **kwargs)
+            if order.told and _ORDER not in self.notes:
+                self.notes.append(_ORDER)
             self.numbers = numbers_left_out(result)
             return named_tensors(result)
         except (MemoryError, RuntimeError) as error:

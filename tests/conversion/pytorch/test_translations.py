@@ -322,3 +322,50 @@ def test_twice_as_many_pixels_are_the_runtimes_own(tmp_path: Path) -> None:
     shapes = {"x": ("batch", 1, "height", "width")}
     onnxtool.convert(Enlarges("nearest", scale_factor=2), tmp_path / "out.onnx", input_shapes=shapes, effort="quick")
     assert "Resize" in {node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node}
+
+
+class Pools(torch.nn.Module):
+    """Windows that are alike, that are not, of a size that is kept, and of one picture without a batch."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pool = torch.nn.functional
+        alike, kept = pool.adaptive_avg_pool2d(x[..., :6, :4], (3, 2)), pool.adaptive_avg_pool2d(x, (None, 3))
+        highest, places = pool.adaptive_max_pool2d(x, (3, 2), return_indices=True)
+        largest = pool.adaptive_max_pool2d(x[0, :, :6, :4], (3, 1))
+        return alike, kept, highest, places, largest, pool.adaptive_avg_pool2d(x[0], (4, 5))
+
+
+def test_adaptive_pools_of_any_size(tmp_path: Path) -> None:
+    net = session(Pools(), tmp_path / "out.onnx", x=("batch", 3, "height", "width"))
+    for height, width in ((6, 5), (7, 13), (16, 8)):
+        x = np.random.default_rng(height).integers(-3, 4, (2, 3, height, width)).astype(np.float32)
+        x[0, 0, 0, 0] = np.inf
+        for found, expected in zip(net.run(None, {"x": x}), Pools()(torch.from_numpy(x)), strict=True):
+            assert found.dtype == expected.numpy().dtype
+            np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
+
+
+class Attends(torch.nn.Module):
+    """Of three dims, of five, and of heads that are broadcast."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        attend, last = torch.nn.functional.scaled_dot_product_attention, x.flip(-1)
+        split = x.unflatten(-1, (2, 1, 4)).movedim(1, -2)  # [batch, 2, 1, length, 4]
+        mask = (torch.arange(x.shape[1]) % 3 > 0).expand(x.shape[1], -1)
+        return (
+            attend(x, last, x, is_causal=True),
+            attend(x, last, x, attn_mask=mask, scale=0.7),
+            attend(x, x, last, attn_mask=mask & (torch.arange(x.shape[1])[:, None] > 1)),  # leaves nothing to the first
+            attend(split, split.flip(-1), split, is_causal=True),
+            attend(split[:, :, 0], split[:, :1, 0], split[:, 1:, 0]),
+        )
+
+
+def test_attention_of_any_number_of_dims(tmp_path: Path) -> None:
+    path, shapes = tmp_path / "out.onnx", {"x": ("batch", "length", 8)}
+    onnxtool.convert(Attends(), path, input_shapes=shapes, verify_result=False)
+    net = onnxruntime.InferenceSession(path)
+    for length in (1, 5, 12):
+        x = np.random.default_rng(length).standard_normal((2, length, 8)).astype(np.float32)
+        for found, expected in zip(net.run(None, {"x": x}), Attends()(torch.from_numpy(x)), strict=True):
+            np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-6)

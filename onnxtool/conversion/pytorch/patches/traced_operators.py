@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from onnxtool.conversion.patches import Patch, replaced
 from onnxtool.conversion.pytorch.patches import (
+    distributions,
     growing_tables,
     padded_encoder,
     projected_lstm,
@@ -104,5 +105,6 @@ OF_MODULES = (
     growing_tables.PATCH,
     whole_steps.PATCH,
     sizes.FUNCTIONS,
+    distributions.PATCH,
 )
 PATCHES = (*OF_MODULES, ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)

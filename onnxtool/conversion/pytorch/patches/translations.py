@@ -25,7 +25,7 @@ from onnxscript.function_libs.torch_lib.ops.nn import (
 )
 
 from onnxtool.conversion.patches import LibraryPatch, applied
-from onnxtool.conversion.pytorch.patches import elimination, fourier
+from onnxtool.conversion.pytorch.patches import adaptive_pools, elimination, fourier
 from onnxtool.conversion.small_numbers import (
     atan2,
     digamma,
@@ -345,15 +345,37 @@ def _attention(
 ) -> Any:
     """As `recording.attention`: the exporter gives the mean of all values, or NaN, where a mask leaves nothing."""
     options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    attend = aten_scaled_dot_product_attention
+    if not enable_gqa and (len(query.shape) != 4 or query.shape[:-2] != key.shape[:-2] or len(value.shape) != 4):
+        attend, options = _plain_attention, {"is_causal": is_causal, "scale": scale}
     if attn_mask is None:
-        return aten_scaled_dot_product_attention(query, key, value, **options)
+        return attend(query, key, value, **options)
     if attn_mask.dtype == ir.DataType.BOOL:
         attn_mask = op.Where(attn_mask, _like(0, query), _like(-math.inf, query))
     highest = op.ReduceMax(attn_mask, op.Constant(value_ints=[-1]), keepdims=1)
     empty = op.Equal(highest, _like(-math.inf, query))
     some = op.Where(empty, _like(0, query), attn_mask)  # no 0 / 0 on the way
-    mixed = aten_scaled_dot_product_attention(query, key, value, some, **options)
+    mixed = attend(query, key, value, some, **options)
     return op.Mul(mixed, op.Where(empty, _like(0, query), _like(1, query)))
+
+
+def _plain_attention(
+    query: Any, key: Any, value: Any, mask: Any = None, *, is_causal: bool, scale: float | None
+) -> Any:
+    """Of any number of dims, and of heads that are broadcast: torch's exporter takes four dims alone."""
+    width = query.shape[-1]
+    if scale is None and isinstance(width, int):
+        scale = width**-0.5
+    if scale is None:
+        root = op.Sqrt(op.Div(_like(1, query), op.Sqrt(op.CastLike(_size(query, -1), query))))
+    else:
+        root = _like(scale**0.5, query)
+    order = [*range(len(key.shape) - 2), len(key.shape) - 1, len(key.shape) - 2]
+    scores = op.MatMul(op.Mul(query, root), op.Mul(op.Transpose(key, perm=order), root))
+    if is_causal:
+        hidden = op.Expand(_like(-math.inf, query), op.Concat(_size(query, -2), _size(key, -2), axis=0))
+        mask = op.Trilu(hidden, op.Constant(value_int=1), upper=1)
+    return op.MatMul(op.Softmax(scores if mask is None else op.Add(scores, mask), axis=-1), value)
 
 
 def _group_norm(values: Any, *given: Any, **named: Any) -> Any:
@@ -593,4 +615,18 @@ PATCHES = (
     ),
     _imprecise(_ATEN.sign.default, _sign, "torch 2.13's sign of NaN is NaN"),
     _imprecise(_ATEN.heaviside.default, _step, "torch 2.13's step at NaN is 1"),
+    *(
+        _imprecise(operator, adaptive_pools.average, "torch 2.13 fixes the size that an adaptive mean divides")
+        for operator in (
+            _ATEN.adaptive_avg_pool2d.default,
+            _ATEN.adaptive_avg_pool3d.default,
+        )
+    ),
+    *(
+        _missing(operator, adaptive_pools.maximum)
+        for operator in (
+            _ATEN.adaptive_max_pool2d.default,
+            _ATEN.adaptive_max_pool3d.default,
+        )
+    ),
 )

@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from onnxtool.conversion.pytorch.patches.distributions import unchecked_distributions
 from onnxtool.conversion.pytorch.recording.aten_operators import (
     MOVES,
     OPERATORS,
@@ -90,7 +91,7 @@ def _recorded(
 
     rules = {**core_aten_decompositions(), **get_decompositions(_TAKEN_APART)}
     rest = {op: rule for op, rule in rules.items() if _name(op) not in OPERATORS | MOVES | _LAYERS}
-    with torch.no_grad(), _plain_kernels(), _WrittenOut():
+    with torch.no_grad(), unchecked_distributions(), _plain_kernels(), _WrittenOut():
         functional = torch.func.functionalize(forward, remove="mutations")
         copies = [t.clone() for t in tensors]
         recorded: torch.fx.GraphModule = make_fx(functional, decomposition_table=rest, tracing_mode="real")(
