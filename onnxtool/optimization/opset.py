@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
-from onnx.inliner import inline_selected_functions
+from onnx.inliner import inline_local_functions, inline_selected_functions
 from onnx.version_converter import convert_version
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
@@ -44,9 +44,12 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
+    if model.functions:  # which the converter drops
+        model = io.from_proto(inline_local_functions(io.to_proto(model), convert_version=True))
     # The converter cannot take Constant below opset 12; initializers are the same in all.
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     proto = io.to_proto(model)
+    given = proto
     _write_changed(proto, now, version)
     for _ in range(_MOST_KINDS):
         try:
@@ -57,7 +60,7 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
         except Exception as error:
             reason = _plain(str(error))
             kind = _culprit(proto, reason)
-            other = _without_adapter(proto, kind, version) if kind else None
+            other = _half_way(proto, reason, version) or (_without_adapter(proto, kind, version) if kind else None)
             if other is None:
                 at = f" at {kind}" if kind else ""
                 raise UnsupportedError(
@@ -66,6 +69,7 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
             proto = other
     else:
         raise UnsupportedError(f"from opset {now} to {version}, too many operators have no converter.")
+    _carry_over(given.graph, converted.graph)
     result = io.from_proto(converted)
     result.ir_version = max(model.ir_version, _NEWEST_IR.get(version, 10))
     result.metadata_props.update(model.metadata_props)
@@ -91,6 +95,43 @@ def _culprit(proto: onnx.ModelProto, reason: str) -> str:
     words = re.findall(r"\w+", reason)
     kinds = {n.op_type for n in all_nodes(proto.graph.node)}
     return next((word for word in reversed(words) if word in kinds), "")
+
+
+def _half_way(proto: onnx.ModelProto, reason: str, version: int) -> onnx.ModelProto | None:
+    """At the version that the converter comes down to before it has no way on; None where it was there already.
+
+    In that form an operator may be one that older versions have too: the axes of a reduction are attributes again.
+    """
+    found = re.search(r"From Version (\d+)", reason)
+    now = next(o.version for o in proto.opset_import if o.domain in STANDARD)
+    if found is None or not version < int(found[1]) < now:
+        return None
+    try:
+        return convert_version(proto, int(found[1]))
+    except Exception:
+        return None
+
+
+def _carry_over(before: onnx.GraphProto, after: onnx.GraphProto) -> None:
+    """Give a graph the metadata, descriptions and quantization annotations that the converter has dropped."""
+    after.metadata_props.extend(before.metadata_props)
+    made = {tuple(n.output): n for n in all_nodes(before.node)}
+    for node in all_nodes(after.node):
+        if (same := made.get(tuple(node.output))) is not None and same.op_type == node.op_type:
+            node.metadata_props.extend(same.metadata_props)
+    described = {v.name: v for v in (*before.input, *before.output)}
+    for value in (*after.input, *after.output):
+        if (old := described.get(value.name)) is not None:
+            value.metadata_props.extend(old.metadata_props)
+    docs = {w.name: w.doc_string for w in before.initializer}
+    for weight in after.initializer:
+        weight.doc_string = docs.get(weight.name, "")
+    names = {n for node in after.node for n in node.output} | {v.name for v in (*after.input, *after.initializer)}
+    after.quantization_annotation.extend(
+        note
+        for note in before.quantization_annotation
+        if names.issuperset([note.tensor_name, *(p.value for p in note.quant_parameter_tensor_names)])
+    )
 
 
 def _without_adapter(proto: onnx.ModelProto, kind: str, version: int) -> onnx.ModelProto | None:

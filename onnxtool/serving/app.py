@@ -175,7 +175,7 @@ class App:
         name = "unknown"
         try:
             name, target = self._find(request)
-            _verify_once(request.scope["headers"])
+            _verify_headers(request.scope)
             if name not in ("/v2/health/live", "/v2/health/ready"):
                 self._origins.verify(request.headers)
                 self.tokens.verify(request.headers.get(b"authorization", b""))
@@ -192,12 +192,12 @@ class App:
             return name, json_answer(told, fault.status, fault.headers)
 
     def _find(self, request: Request) -> tuple[str, Route]:
-        methods = []
+        methods, asked = [], "GET" if request.method == "HEAD" else request.method  # uvicorn sends no body for HEAD
         for pattern, method, name, target in self._routes:
             if len(pattern) == len(request.path) and all(
                 p == have or p.startswith("{") for p, have in zip(pattern, request.path, strict=True)
             ):
-                if method == request.method:
+                if method == asked:
                     return name, target
                 methods.append(method)
         if methods:
@@ -237,12 +237,22 @@ class App:
         await write(b"", more=False)  # waits until the client has read what was written
 
 
-def _verify_once(headers: Headers) -> None:
-    """Raises HttpError for two of a header that has one value: a proxy may have looked at the other one."""
-    found = [name for name, _ in headers if name in _SINGLE]
+def _verify_headers(scope: Mapping[str, Any]) -> None:
+    """Hold headers against RFC 9112, where the parser does not.
+
+    Raises:
+        HttpError: 400 two of a header that has one value (a proxy may have looked at the other one), or no Host; 501 a
+            coding of the body that is not undone here.
+    """
+    found = [name for name, _ in scope["headers"] if name in _SINGLE]
     if len(set(found)) < len(found):
         twice = next(name for name in found if found.count(name) > 1).decode()
         raise HttpError(400, "bad_request", f"the header {twice} is there twice.")
+    if b"host" not in found and scope.get("http_version") == "1.1":
+        raise HttpError(400, "bad_request", "HTTP/1.1 needs the header Host.")
+    codings = [value for name, value in scope["headers"] if name == b"transfer-encoding"]
+    if codings and codings[0].strip().lower() != b"chunked":
+        raise HttpError(501, "transfer_encoding", "the only Transfer-Encoding here is chunked.")
 
 
 async def _discard(receive: Receive) -> None:

@@ -1,15 +1,18 @@
 """One connection: uvicorn's protocol with what it leaves open: slow headers, slow readers, half-closed sockets.
 
 As of uvicorn 0.54 a client may take any time to send its headers, any size of them, and any time to read its answer; a
-client that closes its sending side after the request gets no answer.
+client that closes its sending side after the request gets no answer; and the body of a request that offers to go on in
+HTTP/2, as those of Java's HttpClient do, is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _MAX_HEADER_BYTES = 64 << 10
@@ -62,12 +65,33 @@ class Connection(HttpToolsProtocol):
             self._header_bytes += len(data)
             if self._deadline is None:  # the first bytes of a later request on this connection
                 self._deadline = self.loop.call_later(self.header_seconds, self._too_slow)
+        self._data = data
         super().data_received(data)
         if self._in_headers and self._header_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
             self._refuse(431, _TOO_LARGE)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """A request has offered another protocol, and the parser has stopped behind its headers: it is read again
+        without the offer, as RFC 9110 (7.8) lets a server ignore one.
+        """
+        error = sys.exception()
+        if not self._is_offer or not isinstance(error, httptools.HttpParserUpgrade):
+            return  # CONNECT, which has its answer
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n"]
+        for name, value in self.headers:
+            head += [name, b": ", value, b"\r\n"] if name != b"upgrade" else []
+        self.parser = httptools.HttpRequestParser(self)
+        self._header_bytes = self._line_bytes = 0
+        self.data_received(b"".join([*head, b"\r\n", self._data[error.args[0] :]]))
+
+    @property
+    def _is_offer(self) -> bool:
+        return self.parser.should_upgrade() and any(name == b"upgrade" for name, _ in self.headers)
+
     def on_headers_complete(self) -> None:
         """What follows is the body, which has limits of its own."""
+        if self._is_offer:
+            return
         self._in_headers, self._header_bytes, self._line_bytes = False, 0, 0
         self._end_deadline()
         super().on_headers_complete()
@@ -89,6 +113,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """What follows are the headers of the next request."""
+        if self._is_offer:
+            return
         super().on_message_complete()
         self._in_headers = True
         self.unfinished.pop(self, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -87,3 +88,46 @@ def test_what_an_older_operator_set_has_or_can_say_is_converted(
     assert [(o.domain, o.version) for o in made.opset_import] == [("", target)]
     onnx.checker.check_model(made, full_check=True)
     assert onnxtool.compare(source, out, effort="quick").ok
+
+
+def test_the_axes_of_a_reduction_become_attributes_again(tmp_path: Path) -> None:
+    """The converter has a way from 18 to 13, and none on from there, where nothing has changed."""
+    text = """g (float[b, 4] x) => (float[b, 1] y) {
+        axes = Constant <value_ints = [1]> () y = ReduceMean (x, axes) }"""
+    source, out = model(tmp_path / "m.onnx", text, 18), tmp_path / "o.onnx"
+
+    assert onnxtool.optimize(source, out, opset=11, bench=False).ok
+    assert onnx.load(out).opset_import[0].version == 11
+
+
+def test_functions_go_with_the_rest_of_the_model(tmp_path: Path) -> None:
+    source = tmp_path / "m.onnx"
+    text = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]>
+    g (float[2, 4] x) => (float[2, 1] y) { y = my.Mean <k = 2.0> (x) }
+    <domain: "my", opset_import: ["" : 18]> Mean <k> (p) => (q) {
+        axes = Constant <value_ints = [1]> ()  m = ReduceMean (p, axes)  c = Constant <value_float: float = @k> ()
+        q = Mul (m, c) }"""
+    onnx.save(onnx.parser.parse_model(text), source)
+
+    assert onnxtool.edit(source, tmp_path / "o.onnx", ["opset=13"]).ok
+    assert onnx.load(tmp_path / "o.onnx").opset_import[0].version == 13
+
+
+def test_what_the_converter_drops_is_carried_over(tmp_path: Path) -> None:
+    text = "g (float[2, 4] x) => (float[2, 4] y) { a = Mul (x, w) y = Relu (a) }"
+    made = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\n{text}')
+    graph = made.graph
+    graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "w"))
+    graph.initializer[0].doc_string = "learned"
+    for part in (graph, graph.node[1], graph.input[0], graph.output[0]):
+        part.metadata_props.add(key="source", value=part.name)
+    note = graph.quantization_annotation.add(tensor_name="a")
+    note.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="w")
+    onnx.save(made, tmp_path / "m.onnx")
+
+    assert onnxtool.edit(tmp_path / "m.onnx", tmp_path / "o.onnx", ["opset=21"]).ok
+    result = onnx.load(tmp_path / "o.onnx").graph
+    for old, new in ((graph, result), *zip(graph.node, result.node, strict=True), (graph.input[0], result.input[0])):
+        assert list(old.metadata_props) == list(new.metadata_props)
+    assert list(result.quantization_annotation) == [note]
+    assert result.initializer[0].doc_string == "learned" and result.output[0].metadata_props

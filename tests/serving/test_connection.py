@@ -45,6 +45,11 @@ def exchange(server: Running, *parts: bytes, half_close: bool = False) -> bytes:
         (b"GET / HTTP/1.1\r\n" + b"X: yyyyyyyyyyyyyy\r\n" * 6_000 + b"\r\n", False, b"431"),
         (HEAD + b"Content-Length: 999999999999\r\n\r\n", False, b"413"),
         (HEAD + b"Content-Length: -1\r\n\r\n", False, b"400"),
+        (b"GET /v2/health/live HTTP/1.1\r\n\r\n", True, b"400"),  # no Host
+        (b"GET /v2/health/live HTTP/1.0\r\n\r\n", True, b"200"),
+        (b"HEAD /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n", True, b"200"),
+        (b"CONNECT /v2 HTTP/1.1\r\nHost: localhost\r\nUpgrade: h2c\r\n\r\n", True, b"405"),
+        (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", True, b"501"),
         (HEAD + b"Host: localhost\r\nContent-Length: 2\r\n\r\n{}", True, b"400"),
         (
             HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nOrigin: http://a.b\r\n\r\n",
@@ -62,6 +67,16 @@ def test_what_is_no_http_is_told_in_the_protocols_form(server: Running) -> None:
     for sent in (b"\x16\x03\x01\x02\x00\x01", HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n"):
         head, _, body = exchange(server, sent).partition(b"\r\n\r\n")
         assert b"application/json" in head and isinstance(json.loads(body)["error"], str)
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_the_body_behind_an_offer_of_http_2_is_read(server: Running, size: int) -> None:
+    """Java's HttpClient offers to go on in HTTP/2 with every request."""
+    body = b'{"inputs": "none"}'.ljust(size)
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    request_ = HEAD + offer + b"Content-Length: %d\r\n\r\n" % size + body
+    answer = exchange(server, request_ + request_, half_close=True)
+    assert answer.count(b"the request has no list 'inputs'") == 2, answer[:500]
 
 
 def test_a_chunked_body_has_the_same_limit(server: Running) -> None:

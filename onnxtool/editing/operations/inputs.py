@@ -146,11 +146,15 @@ class IoDtype(Operation):
             return model
         inner = replace_output(model, value, ir.TensorType(target), value.shape)
         source = inner[0]
-        if old.kind == "f" and self.dtype.kind in "iu":
+        if self._is_cut(old):
             source = self._clipped(model, source, old)
         node = ir.node("Cast", [source], {"to": int(target)}, name=free_name(model, f"{self.tensor}_cast"))
         make_output(model, node, inner[1])
         return model
+
+    def _is_cut(self, old: np.dtype) -> bool:
+        """Whether numbers of the old type may lie beyond the range of an integer type."""
+        return self.dtype.kind in "iu" and old.kind in "iuf" and not np.can_cast(old, self.dtype)
 
     def _clipped(self, model: ir.Model, source: ir.Value, old: np.dtype) -> ir.Value:
         low, high = cast_bounds(self.dtype, old)
@@ -186,7 +190,7 @@ class IoDtype(Operation):
 
         def expect(_: Feeds, outputs: Outputs) -> Outputs:
             array = outputs[self.tensor]
-            if array.dtype.kind == "f" and self.dtype.kind in "iu":
+            if self._is_cut(array.dtype):
                 array = np.clip(array, *cast_bounds(self.dtype, array.dtype))
             return {**outputs, self.tensor: array.astype(self.dtype)}
 
@@ -195,8 +199,10 @@ class IoDtype(Operation):
 
 
 def cast_bounds(kind: np.dtype, source: np.dtype) -> tuple[float, float]:
-    """The largest range of an integer type that a float type can hold without rounding beyond it."""
+    """The largest range of an integer type that another type can hold without rounding beyond it."""
     info = np.iinfo(kind)
+    if source.kind in "iu":
+        return max(info.min, np.iinfo(source).min), min(info.max, np.iinfo(source).max)
     high = np.array(info.max).astype(source)
     if float(high) > info.max:
         high = np.nextafter(high, np.array(0, source))
@@ -279,7 +285,7 @@ def replace_input(model: ir.Model, old: ir.Value, kind: ir.TypeProtocol | None, 
     if old.is_graph_output():
         raise UnsupportedError(f"the input {name!r} is an output as it is, and has one name for both.")
     old.name = free_name(model, f"{name}_inner")
-    new = ir.Value(name=name, type=kind, shape=shape)
+    new = _described(name, kind, shape, old)
     inputs = [new if v is old else v for v in model.graph.inputs]
     model.graph.inputs[:] = inputs
     return new
@@ -301,13 +307,22 @@ def replace_output(
     if old.is_graph_input() or old.is_initializer():
         raise UnsupportedError(f"the output {name!r} is an input or a weight as it is.")
     old.name = free_name(model, f"{name}_inner")
-    return old, ir.Value(name=name, type=kind, shape=shape)
+    return old, _described(name, kind, shape, old)
+
+
+def _described(name: str, kind: ir.TypeProtocol | None, shape: ir.Shape | None, like: ir.Value) -> ir.Value:
+    """A value with what the file says of another one."""
+    return ir.Value(
+        name=name, type=kind, shape=shape, doc_string=like.doc_string, metadata_props=dict(like.metadata_props)
+    )
 
 
 def make_output(model: ir.Model, node: ir.Node, described: ir.Value) -> None:
     """Put a node at the end of the graph; its result takes the place of the output that it reads, at last."""
     made = node.outputs[0]
     made.name, made.type, made.shape = described.name, described.type, described.shape
+    made.doc_string = described.doc_string
+    made.metadata_props.update(described.metadata_props)
     model.graph.append(node)
     sources = {id(v) for v in _upstream(node)}
     for index, output in enumerate(model.graph.outputs):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -44,6 +45,7 @@ class _Join(Operation):
     def _joined(self, first: ir.Model, second: ir.Model) -> ir.Model:
         """Put the second model's graph behind the first one's, in place; names that clash get a prefix."""
         first, second = _same_opset(first, second)
+        _share_folder(first, second)
         self._links = self._matched(first, second)
         self._renamed = _rename_clashes(first, second, self.path.stem)
         outputs = {v.name: v for v in first.graph.outputs}
@@ -171,6 +173,23 @@ def _same_opset(first: ir.Model, second: ir.Model) -> tuple[ir.Model, ir.Model]:
     if versions[1] and versions[1] < versions[0]:
         return first, convert_opset(second, versions[0])
     return first, second
+
+
+def _share_folder(*models: ir.Model) -> None:
+    """Name files of weights from one folder: the runtime looks in one alone, where another file may have that name."""
+    values = [v for m in models for g in m.graphs() for v in g.initializers.values()]
+    outside = {v: v.const_value for v in values if isinstance(v.const_value, ir.ExternalTensor)}
+    folders = {os.path.realpath(tensor.base_dir) for tensor in outside.values()}
+    if len(folders) < 2:
+        return
+    shared = os.path.commonpath(folders)
+    for value, tensor in outside.items():
+        location = os.path.relpath(os.path.realpath(tensor.path), shared)
+        value.const_value = ir.ExternalTensor(
+            location, tensor.offset, tensor.length, tensor.dtype,
+            shape=tensor.shape, name=tensor.name or "", base_dir=shared, metadata_props=dict(tensor.metadata_props),
+        )  # fmt: skip
+        value.const_value.meta.update(tensor.meta)
 
 
 def _rename_clashes(first: ir.Model, second: ir.Model, stem: str) -> dict[str, str]:

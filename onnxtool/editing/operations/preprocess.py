@@ -56,6 +56,7 @@ class Preprocess(Operation):
                 self._encoded = self._encoded or "encoded" in flags
             else:
                 rest.append(part)
+        self._numbers = [part for part in rest if part.partition("=")[0].strip() in ("scale", "mean", "std")]
         self.options = parse_options(",".join(rest), f"--{self.name}")
         _verify(self.options, text)
         if self._encoded and self._fixed:
@@ -68,6 +69,9 @@ class Preprocess(Operation):
         self._input = value.name or ""
         spec = value_spec(value)
         assert spec.shape is not None and not isinstance(spec.dtype, str)
+        if self._numbers and spec.dtype.kind in "iu":
+            given = ", ".join(self._numbers)
+            raise UsageError(f"--{self.name}: {spec.info()} takes levels as they are; leave out {given}.")
         self._layout, self._channels, self._size = self._geometry(spec.shape)
         if not self._fixed:
             model = lift_opset(model, _ANTIALIAS)

@@ -35,6 +35,7 @@ _WHOLE_WINDOWS = 8  # a pool that leaves so few elements may be an adaptive one
 _ALIGNED = 8  # padding is often up to a multiple of this
 _TO_THE_END = 1 << 30
 _OTHER_ROOT = 513  # sizes that a model may have been trained at: scales are ratios of logarithms
+_PARTS = 16  # a float that is one of so many whole parts of a size may be made of it
 _SHARES = 64  # a scale of so many parts of a size is no accident
 _CLOSE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-6}
 _AXES = ("axes", "axis")  # what ONNX calls operands that are no amounts
@@ -60,6 +61,10 @@ class Lengths:
             for told, value in _made_of(size, whole=whole, root=size in self.roots):
                 if abs(abs(number) - value) <= close * value:
                     return told
+        for size in () if whole else self.roots:
+            part = round(size / abs(number))
+            if 1 < part <= _PARTS and size % part == 0 and size // part >= _POSITIONS and abs(number) == size // part:
+                return f"{size} / {part}"
         return ""
 
     def shorter(self, number: float, close: float) -> str:
@@ -105,6 +110,7 @@ def _made_of(size: int, *, whole: bool, root: bool) -> Iterator[tuple[str, float
         for told, value in ((f"{size} + 1", size + 1), (f"{size} - 2", size - 2), (f"2 * {size}", 2 * size)):
             yield told, value
         yield f"2 * {size} - 1", 2 * size - 1
+        yield f"{size} / 2 - 1", size // 2 - 1
         yield from ((f"{size} / {part}", value) for part in (2, 3, 4) for value in (size // part, ceil(size / part)))
         return
     for told, value in ((f"{size}", size), (f"({size} - 1)", size - 1), (f"({size} + 1)", size + 1)):
@@ -146,6 +152,7 @@ class BakedNumbers:
         kept: set[int] = set()
         limits: set[float] = set()
         self._dilations: set[int] = set()
+        self._windows: dict[tuple[str, int], int] = {}  # operator and elements -> the largest dim that one goes over
         self._slices: dict[int, set[ir.Node]] = {}  # bound -> nodes
         for node in walk(model.graph):
             for value in (*node.inputs, *node.outputs):
@@ -164,6 +171,11 @@ class BakedNumbers:
                     for bound in integers(operand) or ():
                         self._slices.setdefault(bound, set()).add(node)
             self._dilations |= set(attribute(node, "dilations") or ())
+            if self._rules().get(node.op_type) == self._window:
+                sizes = (self._state.old.of(node.inputs[0]) or ())[2:]
+                for elements, size in zip(_window_of(node), sizes, strict=False):
+                    window = node.op_type, elements
+                    self._windows[window] = max(size, self._windows.get(window, 0))
         self._hidden = {attribute(n, "hidden_size", 0) for n in walk(model.graph)}
         self._operands = self._short_operands()
         self._ordinary = OrdinaryNumbers(frozenset(self._lengths.roots), frozenset(kept), frozenset(limits))
@@ -237,7 +249,8 @@ class BakedNumbers:
             "Slice": self._slice, "Split": self._split, "TopK": self._top_k, "Pad": self._pad,
             "Reshape": self._reshape, "Resize": self._resize, "Upsample": self._resize, "Squeeze": self._squeeze,
             "GridSample": self._grid,
-            "Compress": self._compress, "Trilu": self._diagonal,
+            "Compress": self._compress, "Trilu": self._diagonal, "EyeLike": self._diagonal,
+            "CenterCropPad": self._crop,
             "Conv": self._window, "MaxPool": self._window, "AveragePool": self._window, "LpPool": self._window,
             "ConvTranspose": self._window,
         }  # fmt: skip
@@ -299,9 +312,8 @@ class BakedNumbers:
 
     def _top_k(self, node: ir.Node, axes: dict[int, int]) -> None:
         axis = attribute(node, "axis", -1) % len(sizes_of(node.inputs[0]) or (0,))
-        count = (
-            attribute(node, "k") or next(iter(integers(node.inputs[1]) or ()), None) if len(node.inputs) > 1 else None
-        )
+        counts = integers(node.inputs[1]) if len(node.inputs) > 1 else (attribute(node, "k"),)
+        count = next(iter(counts or ()), None)
         if axis in axes and isinstance(count, int) and (count != 1 or axes[axis] < _TELLING):
             told = Lengths({axes[axis]: ""}).fits(count, whole=True) or self._lengths.fits(count, whole=True)
             part = digits_of(axes[axis] / count, 1e-6) == 1  # the 100 largest of 8,400 boxes are as many at every size
@@ -333,8 +345,7 @@ class BakedNumbers:
     @staticmethod
     def _lost(node: ir.Node, place: int) -> int:
         """By how much the windows of a layer with stride 1 make a dim smaller; -1 at other strides."""
-        weights = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-        kernel = attribute(node, "kernel_shape") or (weights.shape.numpy()[2:] if weights is not None else ())
+        kernel = _window_of(node)
         if not 0 <= place < len(kernel) or (attribute(node, "strides") or [1] * len(kernel))[place] != 1:
             return -1
         return int((attribute(node, "dilations") or [1] * len(kernel))[place] * (kernel[place] - 1))
@@ -385,9 +396,15 @@ class BakedNumbers:
                 self._assume(node, f"a choice of elements of a dim of {axes[axis]} is the same at every size")
 
     def _diagonal(self, node: ir.Node, axes: dict[int, int]) -> None:
-        (number,) = (integers(node.inputs[1]) if len(node.inputs) > 1 else None) or (0,)
+        (number,) = (integers(node.inputs[1]) if len(node.inputs) > 1 else None) or (attribute(node, "k", 0),)
         if isinstance(number, int):
             self._place(node, number, max(axes.values()))
+
+    def _crop(self, node: ir.Node, axes: dict[int, int]) -> None:
+        where = attribute(node, "axes") or range(len(sizes_of(node.inputs[0]) or ()))
+        for axis, number in zip(where, integers(node.inputs[1]) or (), strict=False):
+            if axis % len(sizes_of(node.inputs[0]) or (0,)) in axes:
+                self._assume(node, f"{number} in the middle of the dim are the same at every size")
 
     def _squeeze(self, node: ir.Node, axes: dict[int, int]) -> None:
         gone = axes_of(node)
@@ -398,8 +415,7 @@ class BakedNumbers:
         """A kernel over the whole dim, or a part of it; padding that was worked out for the old size."""
         after = self._state.old.of(node.outputs[0]) or ()
         rank = len(sizes_of(node.inputs[0]) or ()) - 2
-        weights = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-        kernel = attribute(node, "kernel_shape") or (weights.shape.numpy()[2:] if weights is not None else ())
+        kernel = _window_of(node)
         strides, pads = attribute(node, "strides") or [1] * rank, attribute(node, "pads") or [0] * (2 * rank)
         if attribute(node, "output_shape"):
             self._assume(node, "its output_shape is the same at every size")
@@ -407,11 +423,14 @@ class BakedNumbers:
             place = axis - 2
             if not 0 <= place < min(rank, len(kernel)) or axis >= len(after) or kernel[place] == 1:
                 continue
-            adaptive = "Pool" in node.op_type and kernel[place] == strides[place] and after[axis] <= _WHOLE_WINDOWS
+            widest = self._windows[node.op_type, kernel[place]]
+            few = after[axis] <= _WHOLE_WINDOWS and widest <= _WHOLE_WINDOWS * kernel[place]
+            adaptive = "Pool" in node.op_type and kernel[place] == strides[place] and few
             part = (
                 "Pool" in node.op_type and kernel[place] >= _ALIGNED and self._lengths.fits(kernel[place], whole=True)
             )
-            if after[axis] == 1 or (adaptive and size % kernel[place] == 0) or part:
+            whole = max(size, _NARROW + 1) <= kernel[place] >= widest
+            if after[axis] == 1 or (adaptive and size % kernel[place] == 0) or part or whole:
                 self._assume(node, f"a kernel of {kernel[place]} over a dim of {size} is the same at every size")
             self._spread(node, place, int(kernel[place]), size)
             if pads[place] != pads[place + rank] and pads[place] + pads[place + rank] != self._lost(node, place):
@@ -501,7 +520,7 @@ class BakedNumbers:
                 array = self._still(value)
                 short = array is not None and array.ndim == 1 and array.dtype.kind in "iu" and array.size <= _FEW
                 users = [u.node for u in value.uses()]
-                if all(short if self._moves(u) else found.issuperset(u.outputs) for u in users):
+                if users and all(short if self._moves(u) else found.issuperset(u.outputs) for u in users):
                     found.add(value)
         return found
 
@@ -582,6 +601,12 @@ class BakedNumbers:
         met = self._sums.meets(node)
         if met is not None:
             self._assume(node, f"{met.name!r}, which meets a sum over the dim, is not made of the old size")
+
+
+def _window_of(node: ir.Node) -> Sequence[int]:
+    """How many elements the windows of a convolution or a pool have along each dim."""
+    weights = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    return attribute(node, "kernel_shape") or (weights.shape.numpy()[2:] if weights is not None else ())
 
 
 def _operand_names(node: ir.Node) -> Sequence[str]:

@@ -36,7 +36,10 @@ class OrdinaryNumbers:
             scales: something is multiplied with it; by 3 to 6 nothing is without a limit of that size.
         """
         size = abs(number)
-        if any(abs(size * n - factor) <= close * factor for n in self.lengths for factor in (1, 2)):
+        roots = [n**power for n in self.lengths if scales for power in (0.5, -0.5)]
+        if any(abs(size * n - factor) <= close * factor for n in self.lengths for factor in (1, 2)) or any(
+            abs(size - root) <= close * root for root in roots
+        ):
             return False
         small = size < 1 or size == 2 or (size <= 6 and not scales) or size in self.limits
         if small and digits_of(size, close) == 1:
@@ -44,8 +47,8 @@ class OrdinaryNumbers:
         if any(abs(size - log(2**n)) <= close * size for n in range(1, 11) if 2**n not in self.lengths):
             return True  # buckets of distances
         widths = {float(n) for n in self.kept - self.lengths if n > 1}
-        roots = (w**power for w in widths for power in (0.5, -0.5, 0.25, -0.25))
-        return any(abs(size - known) <= close * known for known in (*_FORMULAS, *roots))
+        powers = (w**power for w in widths for power in (0.5, -0.5, 0.25, -0.25))
+        return any(abs(size - known) <= close * known for known in (*_FORMULAS, *powers))
 
 
 def digits_of(number: float, close: float) -> int:

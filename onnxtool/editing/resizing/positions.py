@@ -13,11 +13,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.resize_context import Resizing, node_key
-from onnxtool.model.ir.queries import attribute
+from onnxtool.model.ir.queries import attribute, constant_array, producer
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.shape_inference import infer_node
 from onnxtool.model.operators.table import operator_of
-from onnxtool.model.operators.value_facts import Size, sizes_of
+from onnxtool.model.operators.value_facts import Size, integers, set_sizes, sizes_of
 
 _TELLING = 4  # places of which a function of two numbers has to give all
 _MOST = 1 << 24  # elements
@@ -54,6 +54,8 @@ def continued(state: Resizing, node: ir.Node, index: int, axes: Axes) -> ir.Valu
     value = node.inputs[index]
     array = state.array(value)
     made = _function_of_places(state, node, array, axes) if array is not None else None
+    if made is None and value is not None and (rows := _rows_of_table(state, value, axes)) is not None:
+        made = _more_rows(state, node, value, axes, rows)
     if made is None and (origins := _origins(state, value, axes)):
         raise GoesOnError(origins)
     if made is not None and value is not None:
@@ -88,6 +90,32 @@ def _counts(numbers: np.ndarray) -> bool:
     return numbers.dtype.kind in "iu" and bool((numbers == np.arange(numbers.size)).all())
 
 
+def _rows_of_table(state: Resizing, value: ir.Value, axes: Axes) -> int | None:
+    """How many rows a table has of which a Slice takes as many as the dim had; None where it is no such Slice."""
+    maker = producer(value if len(axes) == 1 else None, "Slice")
+    if maker is None or maker.graph is not state.model.graph or len(maker.inputs) < 4:
+        return None
+    table, bounds = constant_array(maker.inputs[0]), [integers(v) for v in maker.inputs[1:]]
+    ((axis, wanted),) = axes.items()
+    whole = [(0,), (state.old.number(wanted),), (axis,), (1,)]
+    if table is None or bounds != whole[: len(bounds)] or table.shape[axis] <= whole[1][0]:
+        return None
+    return int(table.shape[axis])
+
+
+def _more_rows(state: Resizing, node: ir.Node, value: ir.Value, axes: Axes, rows: int) -> ir.Value:
+    """A Slice of a table that takes as many rows as the dim has now."""
+    maker = value.producer()
+    assert maker is not None
+    ((axis, wanted),) = axes.items()
+    state.limit([wanted], rows, np.array(state.old.number(wanted) - 1))
+    bounds = [maker.inputs[1], state.scalar(wanted, node), *maker.inputs[3:]]
+    made = state.insert("Slice", [maker.inputs[0], *bounds], [], "rows")
+    made.type = value.type
+    set_sizes(made, [wanted if i == axis else d for i, d in enumerate(sizes_of(value) or ())])
+    return made
+
+
 def _origins(state: Resizing, value: ir.Value | None, axes: Axes) -> dict[tuple[str, int], Axes] | None:
     """The operands that a tensor is made of and that go on: positions of which a table has rows, and the like."""
     maker, rank = value.producer() if value is not None else None, len(sizes_of(value) or ())
@@ -101,7 +129,8 @@ def _origins(state: Resizing, value: ir.Value | None, axes: Axes) -> dict[tuple[
         if not own:
             continue
         array = state.array(operand)
-        if array is not None and _function_of_places(state, maker, array, own) is not None:
+        continues = array is not None and _function_of_places(state, maker, array, own) is not None
+        if continues or (operand is not None and _rows_of_table(state, operand, own) is not None):
             found[node_key(maker), index] = own
         elif deeper := _origins(state, operand, own):
             found |= deeper

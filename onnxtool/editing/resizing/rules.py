@@ -65,11 +65,12 @@ def _concat(state: Resizing, node: ir.Node) -> None:
     known = [s for s in shapes if s is not None]
     joined = attribute(node, "axis", 1) % len(known[0]) if known[0] else 0
     indexing = any(u.node.op_type in ("GatherND", "ScatterND") for u in node.outputs[0].uses())
-    for axis in range(len(known[0])):
-        wanted = next((s[axis] for s in known if state.old.changes(s[axis])), None)
-        if axis != joined and wanted is not None:
-            for index in range(len(node.inputs)):
-                enlarge(state, node, index, axis, wanted, counted=indexing)
+    changed = [next((s[axis] for s in known if state.old.changes(s[axis])), None) for axis in range(len(known[0]))]
+    larger = [(axis, wanted) for axis, wanted in enumerate(changed) if axis != joined and wanted is not None]
+    # A size of 1 is repeated last: what has many rows is looked into for what they are made of.
+    for axis, wanted in sorted(larger, key=lambda pair: state.old.number(pair[1]) == 1):
+        for index in range(len(node.inputs)):
+            enlarge(state, node, index, axis, wanted, counted=indexing)
 
 
 def _same_dims(*pairs: tuple[int, int, int, int]) -> Rule:

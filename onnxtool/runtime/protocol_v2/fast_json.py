@@ -20,8 +20,9 @@ def loads(text: bytes) -> Any:
         import orjson
 
         return orjson.loads(text)
-    found = json.loads(text, parse_float=_finite, parse_constant=_refuse)
-    if b"\\u" in text:
+    decoded = text.decode(json.detect_encoding(text))  # json.loads itself would let halves of characters through
+    found = json.loads(decoded, parse_float=_finite, parse_constant=_refuse)
+    if "\\u" in decoded:
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:

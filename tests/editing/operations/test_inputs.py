@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
+from onnxtool.editing.edit import edit
 from onnxtool.errors import InputError, UnsupportedError, UsageError
-from tests.editing.conftest import Editor
+from tests.editing.conftest import Editor, write
 
 SCALED = "g (float[2, 3] x, float k, float[2] spare) => (float[2, 3] y) { y = Mul(x, k) }"
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
@@ -72,6 +74,11 @@ def test_output_of_another_type_is_cut_to_its_range(edited: Editor) -> None:
     assert np.array_equal(got, np.clip(200 * X, 0, 255).astype(np.uint8))
 
 
+def test_whole_numbers_are_cut_to_a_smaller_range_too(edited: Editor) -> None:
+    made = edited("g (int64[n] x) => (int64[n] y) { y = Neg(x) }", "io-dtype=y:uint8")
+    assert made.run(x=np.int64([61, -300, -(2**40), -5]))["y"].tolist() == [0, 255, 255, 5]
+
+
 def test_output_as_float16(edited: Editor) -> None:
     made = edited(SCALED, "io-dtype=y:float16", "remove-input=spare")
     assert np.array_equal(made.run(x=X, k=np.float32(0.3))["y"], (X * np.float32(0.3)).astype(np.float16))
@@ -88,6 +95,15 @@ def test_input_in_another_layout(edited: Editor) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
     assert str(made.report.inputs[0]) == "x: float32[n, 4, 5, 3]"
     assert np.array_equal(made.run(x=np.ascontiguousarray(x.transpose(0, 2, 3, 1)))["y"], made.before(x=x)["y"])
+
+
+@pytest.mark.parametrize(("operation", "place"), [("layout=x:nhwc", "input"), ("io-dtype=y:float16", "output")])
+def test_what_the_file_says_of_an_input_or_output_stays(tmp_path: Path, operation: str, place: str) -> None:
+    proto = onnx.load(write(tmp_path / "m.onnx", PICTURE, {"w": W}))
+    getattr(proto.graph, place)[0].doc_string = "in metres"
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert edit(tmp_path / "m.onnx", tmp_path / "out.onnx", [operation]).ok
+    assert getattr(onnx.load(tmp_path / "out.onnx").graph, place)[0].doc_string == "in metres"
 
 
 def test_output_in_another_layout_and_back(edited: Editor) -> None:

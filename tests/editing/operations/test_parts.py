@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from onnxtool.editing.edit import edit
@@ -73,6 +74,20 @@ def test_a_model_before(edited: Editor, tmp_path: Path) -> None:
     made = edited(CHAIN, f"prepend={tmp_path / 'head.onnx'}", "connect=p=x", "connect=q=y", weights=WEIGHTS)
     assert [i.name for i in made.report.inputs] == ["x"]
     assert np.allclose(next(iter(made.run(x=X).values())), made.before(x=-X, y=np.abs(X))["z"])
+
+
+def test_weights_of_each_model_are_read_from_its_own_folder(tmp_path: Path) -> None:
+    """Both have a file of the same name beside them."""
+    for name, weight in (("head", [1, 2]), ("tail", [5, 6])):
+        (tmp_path / name).mkdir()
+        text = "g (float[m, 2] x) => (float[m, 2] y) { y = Add(x, w) }"
+        proto = onnx.load(write(tmp_path / name / "m.onnx", text, {"w": np.float32(weight)}))
+        path = tmp_path / name / "m.onnx"
+        onnx.save(proto, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    joined = f"append={tmp_path / 'tail' / 'm.onnx'}"
+    assert edit(tmp_path / "head" / "m.onnx", tmp_path / "out.onnx", [joined]).ok
+    (found,) = OnnxRunner.open(tmp_path / "out.onnx").run({"x": np.zeros((1, 2), np.float32)}).values()
+    assert found.tolist() == [[6, 8]]
 
 
 def test_outputs_that_are_not_connected_stay(edited: Editor, tmp_path: Path) -> None:

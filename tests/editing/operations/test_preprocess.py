@@ -56,6 +56,11 @@ def test_straight_to_the_models_size(edited: Editor) -> None:
     assert levels_off(made, NORMAL, picture(41, 77)) < 1.01
 
 
+def test_a_model_that_takes_levels_has_no_use_for_a_mean(edited: Editor) -> None:
+    with pytest.raises(UsageError, match=r"takes levels as they are; leave out mean=0\.5"):
+        edited(IMAGE.replace("float[", "uint8["), "pre=image: u8 nhwc, fixed, mean=0.5")
+
+
 def test_the_proof_says_that_it_is_with_antialias(edited: Editor) -> None:
     proof = edited(IMAGE, f"pre=u8 nhwc, resize=24, {NORMAL}").report.steps[0].proof
     assert proof is not None

@@ -16,6 +16,7 @@ import pytest
 
 from onnxtool.editing.edit import edit
 from onnxtool.editing.resizing.baked_numbers import Lengths
+from onnxtool.editing.resizing.ordinary_numbers import OrdinaryNumbers
 from onnxtool.errors import InputError, OnnxToolError, VerdictError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
@@ -309,6 +310,33 @@ BAKED = {
         TURNED + "u = Unsqueeze(t, two) y = GridSample(u, g)", "GridSample", two=i64(2),
         g=lambda n: np.stack([np.linspace(-1, 1, n), np.zeros(n)], -1).astype(np.float32)[None, None],
     ),
+    "a diagonal of ones, an eighth away": net(
+        lambda n: TURNED + f"m = MatMul(x, t) q = Squeeze(m, first) e = EyeLike<k={n // 8}>(q) y = Add(q, e)",
+        "EyeLike", first=i64(0),
+    ),
+    "all but four in the middle": net("y = CenterCropPad<axes=[1]>(x, s)", "CenterCropPad", s=lambda n: i64(n - 4)),
+    "a filter as long as the data": net(
+        lambda n: TURNED + f"y = Conv<group=3, pads=[{n - 1}, 0]>(t, w)", "Conv",
+        w=lambda n: np.tile(np.float32(0.9) ** np.arange(n, dtype=np.float32), (3, 1, 1)),
+    ),
+    "a half of the places": net(
+        PLACES + "g = Greater(r, k) f = Cast<to=1>(g) u = Unsqueeze(f, a) y = Mul(x, u)", "Greater", **RANGE,
+        k=lambda n: np.int64(n // 2 - 1), a=i64(0, 2),
+    ),
+    "a divisor that a branch gives": net(
+        SUM + """m = ReduceMax<keepdims=0>(x) g = Greater(m, z)
+        c = If(g)<then_branch = a () => (float p) { p = Identity(k) }, else_branch = b () => (float q) { q = Neg(k) }>
+        y = Div(s, c)""", "Identity", axis=AXIS, z=np.float32(0), k=scalar(lambda n: n),
+    ),
+    "a pool into four behind others": net(
+        lambda n: TURNED + "a = MaxPool<kernel_shape=[2], strides=[2]>(t) "
+        f"y = AveragePool<kernel_shape=[{n // 8}], strides=[{n // 8}]>(a)", "AveragePool"
+    ),
+    "the last rows of a table": net(
+        "r = Slice(d, b, e, z) y = Add(x, r)", "Add", d=np.sin(np.arange(390.0)).astype("f").reshape(-1, 3), z=i64(0),
+        b=lambda n: i64(130 - n), e=i64(130),
+    ),
+    "a temperature of an eighth": net("s = Mul(x, c) y = Softmax<axis=1>(s)", "Mul", c=scalar(lambda n: n / 8)),
     "a count of a mask": net(
         """a = Mul(x, m) s = ReduceSum<keepdims=0>(a, axis) c = ReduceSum<keepdims=0>(m, axis) d = Div(s, c)
         y = Mul(d, e)""",
@@ -320,6 +348,15 @@ BAKED = {
 }  # fmt: skip
 
 RIGHT = {
+    "a filter that is longer than the coarser data": net(
+        TURNED + "a = Conv<pads=[4, 4], group=3>(t, v) b = Conv<strides=[8], group=3>(a, w) "
+        "y = Conv<pads=[4, 4], group=3>(b, v)", v=np.linspace(-1, 1, 27, dtype=np.float32).reshape(3, 1, 9),
+        w=np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 1, 8),
+    ),
+    "the coarser of two pools": net(
+        TURNED + "a = MaxPool<kernel_shape=[2], strides=[2]>(t) b = MaxPool<kernel_shape=[2], strides=[2]>(a) "
+        "c = MaxPool<kernel_shape=[2], strides=[2]>(b) y = Neg(c)"
+    ),
     "a causal convolution": net(TURNED + "p = Pad(t, q) y = Conv(p, w)", q=i64(0, 0, 2, 0, 0, 0), w=FILTER),
     "causal convolutions": net(
         TURNED + "a = Conv<pads=[2, 0]>(t, w) y = Conv<pads=[4, 0], dilations=[2]>(a, v)", w=FILTER,
@@ -387,6 +424,10 @@ RIGHT = {
         "e = Gather(d, i) k = Gather(u, z) b = Add(e, k) y = Add(x, b)",
         d=np.sin(np.arange(390.0)).astype("f").reshape(-1, 3),
         i=lambda n: np.arange(n)[None], u=np.float32([[1, 2, 4]]), z=lambda n: np.zeros((1, n), np.int64),
+    ),
+    "the first rows of a table": net(
+        "r = Slice(d, b, e, b) u = Unsqueeze(r, b) a = Add(x, u) y = Mul(a, r)",
+        d=np.sin(np.arange(390.0)).astype("f").reshape(-1, 3), b=i64(0), e=i64,
     ),
     "positions that two nodes read": net(
         """s = ReduceMax(x, axes) h = Mul(s, c) b = Less(p, h) f = Cast<to=1>(b) a = Mul(x, f)
@@ -501,6 +542,19 @@ def test_a_length_baked_in_is_refused_by_node_or_right(tmp_path: Path, name: str
         assert not made.exists()
     else:
         assert not mismatch(made, BAKED[name], tmp_path)
+
+
+def test_the_number_of_the_largest_is_judged_as_an_attribute_too(tmp_path: Path) -> None:
+    source = write(tmp_path / "m.onnx", "g (float[1, 40, 3] x) => (float y) { y, i = TopK<axis=1, k=40>(x) }", opset=9)
+    with pytest.raises(VerdictError, match="the 40 largest"):
+        edit(source, tmp_path / "out.onnx", ["set-shape=x:1,length,3"])
+
+
+def test_a_root_of_the_length_is_no_number_that_somebody_wrote() -> None:
+    for length, explained in ((100, False), (30, True)):
+        ordinary = OrdinaryNumbers(frozenset({length}), frozenset(), frozenset())
+        assert ordinary.explains(0.1, 1e-6, scales=True) == explained
+        assert ordinary.explains(0.1, 1e-6, scales=False)
 
 
 def test_a_decimal_is_one_that_the_length_makes_shorter_or_a_share_of_its_neighbours() -> None:

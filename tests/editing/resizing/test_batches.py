@@ -180,6 +180,14 @@ def test_rows_that_meet_at_values_which_no_run_has_are_refused(edited: Editor, t
     assert not (tmp_path / "output.onnx").exists()
 
 
+def test_a_row_is_repeated_for_the_batch_and_for_the_length(edited: Editor) -> None:
+    text = "g (float[1, 5, 2] x) => (float[1, 5, 3] y) { q = Tile(c, r) y = Concat<axis=2>(x, q) }"
+    weights = {"c": np.float32([[[7]]]), "r": np.int64([1, 5, 1])}
+    made = edited(text, "set-shape=x:batch,length,2", weights=weights)
+    x = np.ones((3, 4, 2), np.float32)
+    assert np.array_equal(made.run(x=x)["y"], np.concatenate([x, np.full((3, 4, 1), 7, np.float32)], 2))
+
+
 def test_each_of_a_batch_is_reversed_as_the_one_was(edited: Editor) -> None:
     text = """g (float[1, 4, 2] x) => (float[1, 4, 2] y) {
         y = ReverseSequence<batch_axis=0, time_axis=1>(x, lengths)

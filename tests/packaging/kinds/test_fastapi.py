@@ -97,6 +97,13 @@ def test_every_error_is_in_the_form_of_the_protocol(url: str) -> None:
     assert b'errors_total{status="400"}' in failed
 
 
+def test_a_body_that_an_offer_of_http_2_has_lost_is_told(url: str) -> None:
+    """As Java's HttpClient offers it; uvicorn with httptools drops the body, with h11 it does not."""
+    offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
+    status, answer = post(url, "/predict", b'{"x": [[1, 2, 3]]}', offer)
+    assert (status == 400 and b"HTTP/1.1 alone" in answer) or status == 200, answer
+
+
 def test_docs_show_what_a_request_is(url: str) -> None:
     paths = V2Client(url).get("/openapi.json")["paths"]
     assert paths["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]["required"] == ["x"]

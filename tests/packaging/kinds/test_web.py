@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +92,7 @@ def test_the_pages_work_from_a_plain_server(mixed: Path, tmp_path: Path) -> None
             if "ready: wasm" in page:
                 break
         assert "ready: wasm" in page
-        assert page.count("<textarea") == 1 and page.count('type="number"') == 6  # texts; two columns of three others
+        assert page.count('type="text"') == 2 and page.count('type="number"') == 6  # two columns of each
     finally:
         server.terminate()
         server.wait()
@@ -105,13 +108,68 @@ await until(() => find("state")?.textContent.startsWith("ready"));
 for (const values of cases) {
   find("answer").textContent = "";
   const elements = [...page.document.querySelectorAll("textarea, input")];
-  elements.forEach((element, i) => { element.value = values[i]; });
-  find("form").requestSubmit();
+  for (const [i, element] of elements.entries()) {
+    if (element.type !== "file") { element.value = values[i]; continue; }
+    const chosen = new page.DataTransfer(), [name, bytes] = values[i] ?? [];
+    if (name) chosen.items.add(new page.File([Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0))], name));
+    element.files = chosen.files;
+    element.dispatchEvent(new page.Event("change"));
+  }
+  if (!Array.isArray(values[0])) find("form").requestSubmit(); // a page runs by itself on a file
   await until(() => find("answer").textContent);
   document.querySelector("pre").append(find("answer").textContent.replace(/[0-9.]+ ms/, "").replace(/\\n+/g, ";"), "|");
 }
 document.querySelector("pre").append("done");
 </script>"""
+
+
+def fill_in(folder: Path, cases: Sequence[Sequence[object]]) -> list[str]:
+    """What the demo of a package answers to each of several values for all its fields."""
+    (folder / "fill.html").write_text(_FILLED_IN.replace("CASES", json.dumps(cases)))
+    port = free_port()
+    server = subprocess.Popen([sys.executable, "-I", "-B", str(folder / "serve.py"), str(port)], stdout=subprocess.PIPE)
+    try:
+        command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu"]
+        command += [f"--user-data-dir={folder.with_name('u')}", "--virtual-time-budget=60000", "--timeout=60000"]
+        command += ["--dump-dom", f"http://127.0.0.1:{port}/fill.html"]
+        shown = ""
+        for _ in range(10):
+            shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+            if "done</pre>" in shown:
+                break
+        return shown.partition("<pre>")[2].partition("done</pre>")[0].split("|")[:-1]
+    finally:
+        server.terminate()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+
+
+def picture(mode: str, color: tuple[int, ...]) -> tuple[str, str]:
+    """A PNG file of 2 by 1 pixels, in base64."""
+    image, file = pytest.importorskip("PIL.Image"), io.BytesIO()
+    image.new(mode, (2, 1), color).save(file, "PNG")
+    return f"{mode}.png", base64.b64encode(file.getvalue()).decode()
+
+
+@needs_runtime
+def test_the_demo_answers_nothing_without_a_picture_that_it_can_read(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    m (uint8[n, h, w, 3] x) => (int64[n, 3] y) {
+        i = Cast <to = 7> (x)  axes = Constant <value_ints = [1, 2]> ()  y = ReduceSum <keepdims = 0> (i, axes) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    folder = tmp_path / "page"
+    package(tmp_path / "m.onnx", folder, kinds=["web"], web=WebOptions(runtime_folder=RUNTIME))
+    cases = {
+        "x: no picture is chosen": None,
+        "y [1,3] 14, 40, 60": picture("RGB", (7, 20, 30)),
+        "x: notes.png is no picture": ("notes.png", "AAAA"),
+        "x: RGBA.png is transparent": picture("RGBA", (7, 20, 30, 40)),
+        "y [1,3] 2, 4, 6": picture("RGB", (1, 2, 3)),
+    }
+    answers = fill_in(folder, [[given] for given in cases.values()])
+    for said, answer in zip(cases, answers, strict=True):
+        assert said in answer, (said, answers)
 
 
 @needs_runtime
@@ -130,7 +188,10 @@ def test_the_demo_answers_nothing_for_what_was_not_filled_in(tmp_path: Path) -> 
         "f1 [1,2,1] -1, -2": good,
         "c1 [1,1] 9223372036854775807;largest: years 9223372036854775807": good,
         "agree in n: t has 2, c has 1": ["a\nb", *good[1:]],
-        "agree in n: t has 0, c has 1": ["", *good[1:]],
+        "t: no text": ["", *good[1:]],
+        "agree in n: t has 3, c has 1": ["a\n\nb\n", *good[1:]],  # an empty text is one, too
+        "f: lists of different lengths": [*good[:3], "[[[1],[2]],[[3]],[[4],[5],[6]]]"],
+        "f: 1e+39 is out of": [*good[:3], "[[[1],[1e39]]]"],
         "age: nothing is not": ["a", "", *good[2:]],
         "age: 1.5 is not": ["a", "1.5", *good[2:]],
         "age: 9223372036854775808 is out of": ["a", "9223372036854775808", *good[2:]],
@@ -138,30 +199,9 @@ def test_the_demo_answers_nothing_for_what_was_not_filled_in(tmp_path: Path) -> 
         "f: null is not": [*good[:3], "[[[1],[null]]]"],
         "f: true is not": [*good[:3], "[[[1],[true]]]"],
     }
-    (folder / "fill.html").write_text(_FILLED_IN.replace("CASES", json.dumps(list(cases.values()))))
-    port = free_port()
-    server = subprocess.Popen([sys.executable, "-I", "-B", str(folder / "serve.py"), str(port)], stdout=subprocess.PIPE)
-    try:
-        command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'u'}"]
-        command += [
-            "--virtual-time-budget=60000",
-            "--timeout=60000",
-            "--dump-dom",
-            f"http://127.0.0.1:{port}/fill.html",
-        ]
-        shown = ""
-        for _ in range(10):
-            shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-            if "done</pre>" in shown:
-                break
-        answers = shown.partition("<pre>")[2].partition("done</pre>")[0].split("|")
-        for said, answer in zip(cases, answers[:-1], strict=True):
-            assert said in answer, (said, answers)
-    finally:
-        server.terminate()
-        server.wait()
-        assert server.stdout is not None
-        server.stdout.close()
+    answers = fill_in(folder, list(cases.values()))
+    for said, answer in zip(cases, answers, strict=True):
+        assert said in answer, (said, answers)
 
 
 @needs_runtime

@@ -41,6 +41,14 @@ def test_refuses_what_is_no_finite_number_and_no_character(
         fast_json.loads(text.encode())
 
 
+@pytest.mark.parametrize("coding", ["utf-8", "utf-16-le", "utf-32"])
+@pytest.mark.parametrize("text", ['["\ud800"]', r'["\ud800"]'])
+def test_refuses_half_a_character_in_every_coding(text: str, coding: str) -> None:
+    with pytest.raises(ValueError, match=r"surrogate|invalid continuation byte|not in range|half of a character"):
+        fast_json.loads(text.encode(coding, "surrogatepass"))
+    assert fast_json.loads('["a"]'.encode(coding)) == ["a"]
+
+
 @pytest.mark.parametrize("value", [{"a": [1, 2.5, None, True, "ü"]}, [1e300, 5e-324, -0.0], {"b": 2**70}])
 def test_writes_what_can_be_read_again(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(fast_json.dumps(value)) == value

@@ -127,6 +127,8 @@ async def read_body(request: Request) -> bytes:
                     raise HTTPException(413, f"a request has at most {MAX_BYTES} bytes")
     except TimeoutError:
         raise HTTPException(408, "the request took too long to arrive") from None
+    if len(body) < int(request.headers.get("content-length") or 0):
+        raise HTTPException(400, "a body behind an offer of HTTP/2 (Upgrade: h2c) is not read; ask by HTTP/1.1 alone")
     return bytes(body)
 
 

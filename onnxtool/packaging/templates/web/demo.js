@@ -22,10 +22,17 @@ function imageField(spec) {
   const canvas = document.createElement("canvas");
   const picker = Object.assign(document.createElement("input"), { type: "file", accept: "image/*" });
   const pen = canvas.getContext("2d", { willReadFrequently: true });
+  let drawn; // the file on the canvas
   picker.addEventListener("change", async () => {
+    const file = picker.files[0];
     // Turned as its EXIF data says, colours as they are in the file.
     const how = { imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none" };
-    const picture = await createImageBitmap(picker.files[0], how);
+    const picture = file && (await createImageBitmap(file, how).catch(() => undefined));
+    if (file !== picker.files[0]) return; // another one has been chosen meanwhile
+    drawn = picture && file;
+    if (!picture) Object.assign(canvas, { width: 0, height: 0 });
+    if (!file) return;
+    if (!picture) return byId("form").requestSubmit(); // which says that there is none
     const own = [picture.height, picture.width];
     // What takes pixels as they are gets them so; sizes that do not fit are told by the model. Other models need
     // pre-processing, of which this is a sketch: the size here, 0 to 1 below.
@@ -37,8 +44,12 @@ function imageField(spec) {
   return {
     elements: [picker, canvas],
     read() {
-      const { height, width } = canvas;
+      const { height, width } = canvas, chosen = picker.files[0]?.name;
+      if (!drawn) throw new Error(`${spec.name}: ${chosen ? `${chosen} is no picture` : "no picture is chosen"}`);
       const pixels = pen.getImageData(0, 0, width, height).data;
+      if (pixels.some((value, i) => i % 4 === 3 && value < 255)) {
+        throw new Error(`${spec.name}: ${chosen} is transparent in places, whose colours a page cannot read`);
+      }
       const data = new (arrayType(spec.type))(height * width * count);
       for (let at = 0; at < height * width; at++) {
         channelsOf(pixels.subarray(4 * at, 4 * at + 4), count).forEach((value, c) => {
@@ -55,7 +66,9 @@ function textField(spec) {
   return {
     elements: [area],
     read() {
-      const lines = area.value.split("\n").filter((line) => line);
+      const lines = area.value.split("\n");
+      if (!lines.at(-1)) lines.pop(); // behind the last line
+      if (!lines.length) throw new Error(`${spec.name}: no text`);
       return { data: lines, dims: spec.dims.map((_, i) => (i ? 1 : lines.length)) };
     },
   };
@@ -63,6 +76,7 @@ function textField(spec) {
 
 /** A value of an element type, from a number, a boolean or a field's text; what the type does not have is an error. */
 function valueOf(given, type, name) {
+  if (type === "string") return given;
   const text = String(given).trim(), whole = type.includes("int");
   const kinds = { string: true, number: !whole || Number.isSafeInteger(given), boolean: type === "bool" };
   const form = type === "bool" ? /^(true|false|0|1)$/ : whole ? /^-?\d+$/ : /./;
@@ -71,15 +85,15 @@ function valueOf(given, type, name) {
     throw new Error(`${name}: ${text === "" ? "nothing" : text} is not a value of ${type}`);
   }
   const held = arrayType(type).of(type.endsWith("int64") ? value : Number(value))[0];
-  if (whole && BigInt(held) !== value) throw new Error(`${name}: ${text} is out of the range of ${type}`);
+  if (whole ? BigInt(held) !== value : !Number.isFinite(held)) throw new Error(`${name}: ${text} is out of the range of ${type}`);
   return held;
 }
 
 /** One row of a table: a field for each column. */
 function tableField(spec) {
   const titles = Array.from({ length: spec.dims[1] }, (_, i) => spec.columns?.[i] ?? `${spec.name}, column ${i}`);
-  const cells = titles.map((title) =>
-    Object.assign(document.createElement("input"), { type: "number", step: "any", value: 0, title }));
+  const kind = spec.type === "string" ? { type: "text" } : { type: "number", step: "any", value: 0 };
+  const cells = titles.map((title) => Object.assign(document.createElement("input"), { ...kind, title }));
   return {
     elements: cells,
     read() {
@@ -103,6 +117,9 @@ function jsonField(spec) {
     read() {
       const value = JSON.parse(area.value), shape = [];
       for (let level = value; Array.isArray(level); level = level[0]) shape.push(level.length);
+      const even = (level, [length, ...rest]) =>
+        length === undefined ? !Array.isArray(level) : level?.length === length && level.every((l) => even(l, rest));
+      if (!even(value, shape)) throw new Error(`${spec.name}: lists of different lengths`);
       const data = [value].flat(Infinity).map((v) => valueOf(typeof v === "string" ? null : v, spec.type, spec.name));
       return { data: arrayType(spec.type).from(data), dims: shape };
     },
@@ -110,36 +127,40 @@ function jsonField(spec) {
 }
 
 function fieldFor(spec) {
-  if (spec.type === "string") return textField(spec);
+  if (spec.type === "float16" && !globalThis.Float16Array) throw new Error("this browser has no Float16Array");
+  if (spec.type === "string" && !(isTable(spec) && spec.dims[1] > 1)) return textField(spec);
   if (channelsAxis(spec) !== undefined) return imageField(spec);
   return isTable(spec) ? tableField(spec) : jsonField(spec);
 }
 
 /** An output; its largest values with the names of their classes, where the model has them. */
 function shown({ data, dims }, names) {
-  const values = Array.from(data.slice(0, 1000));
-  const best = values.map((v, i) => [v, i]).sort((a, b) => (a[0] < b[0]) - (a[0] > b[0])).slice(0, 5);
-  return `[${dims}] ${values.slice(0, 20).join(", ")}${data.length > 20 ? " ..." : ""}\n`
-    + (typeof values[0] !== "string" && (names || values.length > 5)
+  const best = [];
+  data.forEach((v, i) => {
+    if (best.length < 5 || v > best[4][0]) {
+      best.push([v, i]);
+      best.sort((a, b) => (a[0] < b[0]) - (a[0] > b[0])).splice(5);
+    }
+  });
+  return `[${dims}] ${data.slice(0, 20).join(", ")}${data.length > 20 ? " ..." : ""}\n`
+    + (typeof data[0] !== "string" && (names || data.length > 5)
       ? `largest: ${best.map(([v, i]) => `${names?.[i % names.length] ?? `#${i}`} ${v}`).join(", ")}\n` : "");
 }
 
-const fields = Object.fromEntries(INPUTS.map((spec) => [spec.name, fieldFor(spec)]));
-for (const spec of INPUTS) {
-  const label = document.createElement("label");
-  label.append(`${spec.name}: ${spec.type}[${spec.dims.map((d) => d ?? "?")}]`, document.createElement("br"));
-  byId("form").append(label, ...fields[spec.name].elements, document.createElement("br"));
-}
-byId("form").append(Object.assign(document.createElement("button"), { textContent: "Run" }));
-
 try {
-  const model = await load({ device: "webgpu" });
-  byId("state").textContent = `ready: ${model.device}, ${model.threads} thread(s)`;
+  const fields = Object.fromEntries(INPUTS.map((spec) => [spec.name, fieldFor(spec)]));
+  for (const spec of INPUTS) {
+    const label = document.createElement("label");
+    label.append(`${spec.name}: ${spec.type}[${spec.dims.map((d) => d ?? "?")}]`, document.createElement("br"));
+    byId("form").append(label, ...fields[spec.name].elements, document.createElement("br"));
+  }
+  byId("form").append(Object.assign(document.createElement("button"), { textContent: "Run" }));
+  const loaded = load({ device: "webgpu" });
   byId("form").addEventListener("submit", async (event) => {
-    event.preventDefault();
+    event.preventDefault(); // before the model is there, too: the page would be loaded again
     try {
       const feeds = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.read()]));
-      const began = performance.now();
+      const model = await loaded, began = performance.now();
       const outputs = await model.run(feeds);
       const took = `${(performance.now() - began).toFixed(1)} ms\n`;
       byId("answer").textContent = took
@@ -148,6 +169,8 @@ try {
       byId("answer").textContent = error.message;
     }
   });
+  const { device, threads } = await loaded;
+  byId("state").textContent = `ready: ${device}, ${threads} thread(s)`;
 } catch (error) {
   byId("state").textContent = error.message;
 }
