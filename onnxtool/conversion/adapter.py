@@ -94,6 +94,7 @@ class Adapter(ABC):
         extra: the extra of onnxtool, or the package, that installs the framework.
         imports_in_prepare: True where `prepare` imports all that `load` and `export` use, so that a file's limits of
             time and memory need not leave room for imports.
+        reads_tables: `load` sees a sample that is a table; else none, since the model says what is made of it.
         loading: modules that `load` uses, for `prepare`.
         exporting: likewise, that `export` uses.
     """
@@ -101,6 +102,7 @@ class Adapter(ABC):
     name: str
     extra: str
     imports_in_prepare: ClassVar[bool] = False
+    reads_tables: ClassVar[bool] = False
     loading: ClassVar[Sequence[str]] = ()
     exporting: ClassVar[Sequence[str]] = ()
 

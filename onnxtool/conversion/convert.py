@@ -221,7 +221,8 @@ def _open(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, Source
     adapter = find_adapter(opened, options)
     adapter.prepare(opened, options, export=False)
     with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options, opened)):
-        known = replace(options, sample=None) if isinstance(options.sample, DataTable) else options
+        withheld = isinstance(options.sample, DataTable) and not adapter.reads_tables
+        known = replace(options, sample=None) if withheld else options
         return opened, adapter, adapter.load(opened, known)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.quiet import import_all
+from onnxtool.conversion.sklearn.adapter import SklearnAdapter
 from onnxtool.conversion.source import Source
 from onnxtool.options.convert import ConvertOptions
 
@@ -20,6 +21,7 @@ class BoostingAdapter(Adapter):
     name = "boosting"
     extra = "boosting"
     imports_in_prepare = True
+    reads_tables = True
     exporting = ("skl2onnx", "onnxtool.conversion.boosting.export")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
@@ -61,6 +63,8 @@ class BoostingAdapter(Adapter):
         from onnxtool.conversion.sklearn.model import SklearnModel
 
         assert isinstance(model, SklearnModel)
+        if model.columns:  # of categories, which a step in front looks up
+            return SklearnAdapter().export(model, options)
         return export_at(
             options,
             boosting_export.NEWEST_OPSET,

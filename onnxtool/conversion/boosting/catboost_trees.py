@@ -6,19 +6,16 @@ trees have one split a level, and the first split is the lowest bit of the leaf'
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
+from onnxtool.conversion.boosting.catboost_categories import CategoryFeatures, known_categories, model_json
 from onnxtool.conversion.boosting.ensembles import BoosterGraph, TreeEnsemble
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.errors import UnsupportedError
 
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 _USUAL_BOUND = 0.5
@@ -34,21 +31,19 @@ def _bound(estimator: Estimator) -> float:
 
 
 def export_catboost(estimator: Estimator) -> onnx.ModelProto:
-    """Write the trees of a model that was fitted on numbers.
+    """Write the trees of a model; the graph is given the places of categories that are known.
 
     Raises:
-        UnsupportedError: it splits on categories or on texts.
+        UnsupportedError: it splits on texts or embeddings, or on categories that are not known.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trees.json"
-        estimator.save_model(str(path), format="json")
-        model = json.loads(path.read_text())
+    model = model_json(estimator)
     scale, bias = model["scale_and_bias"]
     loss = model["model_info"]["params"]["loss_function"]["type"]
     graph, classes = BoosterGraph(), list(getattr(estimator, "classes_", ()))
-    ensemble = _ensemble(model, scale)
+    features = CategoryFeatures(graph, model, known_categories(estimator))
+    ensemble = _ensemble(model, features, scale)
     targets = max(len(bias), ensemble.targets)
-    sums = graph.trees("X", ensemble, np.broadcast_to(bias, targets).tolist())
+    sums = graph.trees(features.matrix(), ensemble, np.broadcast_to(bias, targets).tolist())
     if not classes:
         if loss == "RMSEWithUncertainty":  # the second sum is the logarithm of the standard deviation
             variance = graph.add("Exp", graph.add("Mul", sums, 2.0))
@@ -63,16 +58,17 @@ def export_catboost(estimator: Estimator) -> onnx.ModelProto:
     else:
         chances = graph.linked(sums, "Sigmoid" if loss == "MultiClassOneVsAll" else "Softmax")
         graph.give_classes(chances, classes, graph.largest(sums))
-    return graph.model(TensorProto.FLOAT, estimator.n_features_in_)
+    return graph.model(TensorProto.FLOAT, len(estimator.feature_names_))
 
 
-def _ensemble(model: Mapping[str, Any], scale: float) -> TreeEnsemble:
+def _ensemble(model: Mapping[str, Any], features: CategoryFeatures, scale: float) -> TreeEnsemble:
     trees = TreeEnsemble()
     floats = {f["feature_index"]: f for f in model["features_info"].get("float_features", ())}
 
     def split(given: Mapping[str, Any]) -> dict[str, Any]:
         if given.get("split_type") != "FloatFeature":
-            raise UnsupportedError("CatBoost: splits on categories or texts have no ONNX form; encode them before.")
+            column, border = features.split(given)
+            return {"featureids": column, "values": border, "modes": "BRANCH_GT"}
         feature = floats[given["float_feature_index"]]
         return {
             "featureids": feature["flat_feature_index"],

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.boosting.boosters import booster_of, text_of
+from onnxtool.conversion.boosting.catboost_categories import with_categories
 from onnxtool.conversion.frameworks import Booster, Estimator, copy_with
 
 _PLAIN = (str, int, float, np.number, np.bool_)
@@ -110,18 +111,21 @@ def with_encoder(estimator: Estimator, categories: dict[str, list[Any]]) -> Any:
     """The estimator behind an encoder of its categories, as a fitted pipeline that does the same.
 
     Args:
-        estimator: of LightGBM or XGBoost.
+        estimator: of LightGBM, XGBoost or CatBoost.
         categories: of its columns by name, in the order of the fit.
     """
     from sklearn.pipeline import Pipeline
 
-    names = [str(name) for name in estimator.feature_names_in_]
+    fitted = estimator.feature_names_in_ if hasattr(estimator, "feature_names_in_") else estimator.feature_names_
+    names = [str(name) for name in fitted]
     parts: list[Any] = []
     for encoded, group in groupby(names, categories.__contains__):
         columns = list(group)
         own = {name: categories[name] for name in columns * encoded}
         parts.append(_encoder(own, str(len(parts))) if encoded else (str(len(parts)), "passthrough", columns))
-    if not hasattr(estimator, "get_booster"):  # LightGBM's number what they are given once more
+    if hasattr(estimator, "get_metadata"):
+        estimator = with_categories(estimator, categories)
+    elif not hasattr(estimator, "get_booster"):  # LightGBM's number what they are given once more
         numbered = copy.copy(estimator._Booster)
         numbered.pandas_categorical = None
         estimator = copy_with(estimator, _Booster=numbered)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.boosting.boosters import learner_of
+from onnxtool.conversion.boosting.catboost_categories import asks_for_categories
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
+from onnxtool.conversion.sklearn.prepare import category_advice
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -173,15 +175,15 @@ def _catboost(source: Source, form: str, options: ConvertOptions) -> SklearnMode
     catboost = _import(source, "catboost", "CatBoost")
     kind = "json" if "JSON" in form else "cbm"
     plain = _read(source, lambda path: catboost.CatBoost().load_model(path, format=kind))
-    if plain.get_cat_feature_indices():
-        raise UnsupportedError(
-            f"{source}: CatBoost writes no ONNX for models with categorical features. Encode them before training."
-        )
     classes = list(plain.classes_)
     framework = f"catboost {catboost.__version__}"
     width = len(plain.feature_names_)
     model = (catboost.CatBoostClassifier if classes else catboost.CatBoostRegressor)()
     _read(source, lambda path: model.load_model(path, format=kind))
+    if asks_for_categories(model):
+        if options.sample is None:
+            raise UnsupportedError(f"{source}: {category_advice(model)}")
+        return SklearnModel.prepare(source, model, f"{form} model", [], options)
     if not classes:
         return _model(model, width, None, (lambda x: _column(model.predict(x)),), form, framework, options)
     labels = [c.item() if hasattr(c, "item") else c for c in classes]

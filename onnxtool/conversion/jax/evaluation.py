@@ -13,6 +13,8 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from onnxtool.conversion.jax.complex_steps import ComplexParts, complex_step
+
 # Primitives that only call what they hold.
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat2", "custom_jvp_call", "custom_vjp_call")
 # A step: its equation and inputs -> its result.
@@ -32,7 +34,7 @@ def _is_constant(equation: Any, inputs: Sequence[Any]) -> bool:
     return (
         sized
         and max(map(math.prod, shapes), default=0) <= _LARGEST
-        and not any(isinstance(i, jax.core.Tracer) for i in inputs)
+        and not any(isinstance(i, jax.core.Tracer) for i in jax.tree.leaves(inputs))
     )
 
 
@@ -100,7 +102,9 @@ class Evaluation:
                 lambda state: self(params["body_jaxpr"], *of_body, *state),
                 start,
             )
-        if name in self.steps:
+        if any(isinstance(i, ComplexParts) for i in inputs):
+            result = complex_step(equation, *inputs)
+        elif name in self.steps:
             result = self.steps[name](equation, *inputs)
         else:
             result = equation.primitive.bind(*inputs, **{key: self.option(option) for key, option in params.items()})

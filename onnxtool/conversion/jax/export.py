@@ -13,6 +13,7 @@ import jax2onnx
 from jax.extend.core import ClosedJaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from onnxtool.conversion.jax.complex_steps import ComplexParts
 from onnxtool.conversion.jax.evaluation import Evaluation
 from onnxtool.conversion.jax.model import JaxModel
 from onnxtool.conversion.jax.patches import PATCHES
@@ -63,7 +64,10 @@ def _needed(call: Callable[..., Any], *inputs: Any) -> list[Any]:
     """
     traced = jax.make_jaxpr(call)(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs))
     pruned, used = dce_jaxpr(traced.jaxpr, [True] * len(traced.jaxpr.outvars))
-    return Evaluation(STEPS)(ClosedJaxpr(pruned, traced.consts), *itertools.compress(inputs, used))
+    found = Evaluation(STEPS)(ClosedJaxpr(pruned, traced.consts), *itertools.compress(inputs, used))
+    if any(isinstance(value, ComplexParts) for value in found):
+        raise TypeError("it gives complex numbers, which ONNX has not; give both parts (.real and .imag)")
+    return found
 
 
 @contextmanager

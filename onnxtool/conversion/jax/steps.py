@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from onnxtool.conversion.jax.complex_steps import ComplexParts, complex_parts, fourier_transform
+
 _MOST_ROWS = 16  # of a matrix, with some twenty nodes for each
 
 
@@ -56,6 +58,8 @@ def _is_negative(x: Any) -> Any:
 def _convert(equation: Any, x: Any) -> Any:
     """Floats to integers as XLA does it: NaN is 0, and what does not fit is the nearest integer that does."""
     to = np.dtype(equation.params["new_dtype"])
+    if to.kind == "c":
+        return complex_parts(lax.convert_element_type(x, np.zeros(0, to).real.dtype))
     if not jnp.issubdtype(x.dtype, jnp.floating) or to.kind not in "iu":
         return _bind(equation, x)
     limits = np.iinfo(to)
@@ -334,6 +338,8 @@ STEPS: dict[str, Callable[..., Any]] = {
     "lgamma": _lgamma,
     "digamma": _digamma,
     "atan2": _atan2,
+    "fft": fourier_transform,
+    "complex": lambda _, real, imag: ComplexParts(real, imag),
     "erf_inv": _erf_inv,
     "round": _round,
     "concatenate": _concatenate,

@@ -23,6 +23,7 @@ class SklearnAdapter(Adapter):
     name = "sklearn"
     extra = "sklearn"
     imports_in_prepare = True
+    reads_tables = True
     loading = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnxtool.conversion.sklearn.model")
     exporting = ("skl2onnx", "onnxtool.conversion.sklearn.export")
 

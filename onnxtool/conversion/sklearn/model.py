@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.boosting.catboost_categories import categories_in
 from onnxtool.conversion.boosting.category_columns import category_columns, preprocessing_apart, with_encoder
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
@@ -100,15 +101,17 @@ class SklearnModel(SourceModel):
         simple = plain(estimator)
         if columns := category_columns(simple):
             estimator = with_encoder(simple, columns)
+        elif known := categories_in(simple, options.sample):
+            estimator = with_encoder(simple, known)
         elif (apart := preprocessing_apart(simple)) is not simple:
             estimator = apart
         schema = schema_of(source, estimator, float_dtype)
         features = _feature_names(estimator)
-        known = [
+        described = [
             replace(s, columns=(s.name,) if schema.columns else features if len(features) == row_width(s) else ())
             for s in schema.inputs
         ]
-        inputs = described_rows(known, options)
+        inputs = described_rows(described, options)
         if _label_kind(last_step(estimator)) in ("b", "f"):
             notes = [*notes, "labels are integers in the ONNX file: classifiers there know no booleans and no floats"]
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))

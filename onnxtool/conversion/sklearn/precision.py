@@ -29,9 +29,18 @@ from onnxtool.conversion.sklearn.raw_thresholds import (
 from onnxtool.conversion.sklearn.source_columns import SourceColumns
 
 # Operators that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
-_TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap", "Softplus")
+_TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap", "Softplus", "Erf")
 _GIVE_FLOATS = (
-    *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer", "Softplus"),
+    *(
+        "LinearRegressor",
+        "LinearClassifier",
+        "SVMRegressor",
+        "SVMClassifier",
+        "Imputer",
+        "Binarizer",
+        "Softplus",
+        "Erf",
+    ),
     *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *TREES),
 )
 _THRESHOLDS = "exact_thresholds"  # what nodes compare with

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.catboost_categories import asks_for_categories
 from onnxtool.conversion.boosting.category_columns import numbered_categories
 from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.sklearn.schema import steps_of
@@ -142,6 +143,11 @@ def category_advice(estimator: Estimator) -> str:
     """What to do about columns of categories that a booster was fitted on; "" where it was fitted on numbers alone."""
     for step in steps_of(estimator):
         name = type(step).__name__
+        if step is estimator and asks_for_categories(step):
+            return (
+                f"{name}: it holds hashes of its categories and not the categories. Give a table that has all of them, "
+                "the one it was fitted on: --sample train.csv, or sample=frame in Python."
+            )
         if _splits_categories(step):
             return (
                 f"{name}: it splits on categories, which have no ONNX form here. Encode them before (OneHotEncoder), "
@@ -157,9 +163,9 @@ def category_advice(estimator: Estimator) -> str:
 
 def _splits_categories(step: Estimator) -> bool:
     """Boosters of CatBoost that have learned from categories, and of scikit-learn inside other estimators."""
-    if hasattr(step, "get_cat_feature_indices"):
-        return step.is_fitted() and bool(step.get_cat_feature_indices())
-    return getattr(step, "_preprocessor", None) is not None and hasattr(step, "_predictors")
+    return asks_for_categories(step) or (
+        getattr(step, "_preprocessor", None) is not None and hasattr(step, "_predictors")
+    )
 
 
 def _selects_nothing(step: Estimator) -> bool:
@@ -179,6 +185,10 @@ def plain(estimator: Estimator) -> Any:
         from sklearn.pipeline import Pipeline
 
         return Pipeline([("select", estimator), ("predict", estimator.estimator_)])
+    if name == "SelfTrainingClassifier":
+        return plain(estimator.estimator_)
+    if name in ("MeanShift", "AffinityPropagation"):
+        return _as_means(estimator)
     if name == "LinearDiscriminantAnalysis":
         return estimator  # a projection as a step alone
     if name in ("CCA", "PLSCanonical"):
@@ -314,6 +324,16 @@ def _by_target(several: Estimator) -> Any:
     members = [of_target(several, place) for place in range(several.n_outputs_)]
     each = MultiOutputClassifier(DecisionTreeClassifier())
     return _fitted_as(several, each, estimators_=members, classes_=several.classes_)
+
+
+def _as_means(clusters: Estimator) -> Any:
+    """Rows belong to the nearest of the centres; where there are none, all are as they are there (-1)."""
+    from sklearn.cluster import KMeans
+
+    centres = np.asarray(clusters.cluster_centers_, np.float64)
+    if not len(centres):
+        return clusters
+    return _fitted_as(clusters, KMeans(len(centres)), cluster_centers_=centres)
 
 
 def _as_regression(squares: Estimator) -> Any:

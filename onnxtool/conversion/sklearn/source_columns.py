@@ -15,6 +15,7 @@ from onnx import TensorProto
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import replaced
+from onnxtool.conversion.sklearn.converters.watched_functions import functions_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +28,24 @@ _SAME = (
     *("MissingIndicator", "FunctionTransformer", "SimpleImputer", "SplineTransformer", *SCALERS),
     *("CountVectorizer", "TfidfTransformer", "TfidfVectorizer"),
 )
-# Functions that rise everywhere; others of NumPy's are computed by the very operations that it has, or round otherwise.
+# Functions that rise everywhere, and those that are computed by the very operations that NumPy has.
 _RISING = (np.exp, np.expm1, np.exp2, np.cbrt, np.arctan, np.arcsinh, np.tanh, np.radians, np.degrees)
-_SAME_FUNCTIONS = (np.abs, np.negative, np.sign, np.floor, np.ceil, np.rint, np.square, np.sqrt, np.reciprocal)
+_SAME_FUNCTIONS = {
+    *("absolute", "negative", "sign", "floor", "ceil", "rint", "square", "sqrt", "reciprocal", "add", "subtract"),
+    *("multiply", "divide", "maximum", "minimum", "clip", "less", "less_equal", "greater", "greater_equal", "equal"),
+    *(
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "bitwise_and",
+        "bitwise_or",
+        "invert",
+        "isnan",
+        "isinf",
+        "signbit",
+        "remainder",
+    ),
+}
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
 
@@ -240,8 +256,10 @@ class SourceColumns:
 def rounds_otherwise(step: Any) -> bool:
     """Whether a file computes a step by another formula than its source does, so that last digits differ."""
     kind, function = type(step).__name__, getattr(step, "func", None)
-    other = isinstance(function, np.ufunc) and function not in _SAME_FUNCTIONS
-    return kind in _FORMULAS or (kind == "FunctionTransformer" and other)
+    if kind != "FunctionTransformer" or function is None or getattr(function, "__module__", "").startswith("onnxtool."):
+        return kind in _FORMULAS
+    used = functions_of(function, step.n_features_in_, step.kw_args or {})
+    return used is None or not used <= _SAME_FUNCTIONS
 
 
 # Of the graph that skl2onnx is making, where it is watched.

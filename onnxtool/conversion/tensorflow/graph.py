@@ -9,6 +9,7 @@ required inputs. What they share, the graph converter, is sound.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.conversion.tensorflow.patches import added_scalars, images, op_handlers, spectra, texts
+from onnxtool.conversion.tensorflow.patches import added_scalars, images, lite_operators, op_handlers, spectra, texts
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-_TABLES = (op_handlers.PATCHES, images.PATCHES, texts.PATCHES)
+_TABLES = (op_handlers.PATCHES, lite_operators.PATCHES, images.PATCHES, texts.PATCHES)
 # What tf2onnx 1.17 can write.
 NEWEST_OPSET = 18
 
@@ -138,11 +139,7 @@ def to_onnx(
 
     renamed = dict(zip((*frozen.inputs, *frozen.outputs), (*input_names, *output_names), strict=True))
     graph_def = _inlinable(frozen.graph_def)
-    with (
-        quiet(verbose),
-        tf.device("/cpu:0"),
-        applied([*(patch for table in _TABLES for patch in table.values()), spectra.PATCH]),
-    ):
+    with quiet(verbose), tf.device("/cpu:0"), corrected():
         try:
             with tf.Graph().as_default():
                 tf.import_graph_def(graph_def, name="")
@@ -162,6 +159,11 @@ def to_onnx(
     model = io.from_proto(proto)
     clean_up(model)
     return model
+
+
+def corrected() -> AbstractContextManager[None]:
+    """Inside the block tf2onnx is right."""
+    return applied([*(patch for table in _TABLES for patch in table.values()), spectra.PATCH])
 
 
 def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset: int) -> Any:

@@ -15,7 +15,7 @@ from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet, silent_native_stderr
-from onnxtool.conversion.tensorflow.graph import failure, optimized, refuse_foreign_operators
+from onnxtool.conversion.tensorflow.graph import corrected, failure, optimized, refuse_foreign_operators
 from onnxtool.errors import InputError, one_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
@@ -143,7 +143,11 @@ def export_lite(model: LiteModel, opset: int, verbose: int = 0) -> ir.Model:
     Raises:
         UnsupportedError: operators that the converter does not have.
     """
-    with quiet(verbose), silent_native_stderr(verbose):  # tf2onnx opens the file in an interpreter of its own
+    with (
+        quiet(verbose),
+        silent_native_stderr(verbose),
+        corrected(),
+    ):  # tf2onnx opens the file in an interpreter of its own
         try:
             proto = _convert(model, opset)
         except Exception as error:

@@ -91,7 +91,7 @@ class DataTable:
             InputError: no such column.
         """
         if name not in self.names:
-            raise InputError(f"{self.label}: there is no column {name!r} for --labels; it has {_listed(self.names)}.")
+            raise InputError(f"{self.label}: there is no column {name!r}; it has {_listed(self.names)}.")
         index = self.names.index(name)
         for kind in (np.dtype(np.int64), np.dtype(np.float64)):
             spec = TensorSpec(name, kind, (None,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import onnxtool
+from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
@@ -153,3 +155,47 @@ def test_the_function_runs_in_float64() -> None:
     (found,) = evaluate_in_float64(jax.make_jaxpr(lambda v: jnp.exp(v) - 1)(x), [x])
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, np.expm1(x.astype(np.float64)), rtol=1e-8)
+
+
+def _signal(x: Any) -> Any:
+    return jax.scipy.signal.istft(jax.scipy.signal.stft(x, nperseg=8)[2], nperseg=8)[1]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.abs(jnp.fft.fft(x)),
+        lambda x: jnp.fft.irfft(jnp.fft.rfft(x[:, :15]) * jnp.exp(-0.3j * jnp.arange(8.0)), 15),
+        lambda x: jnp.fft.irfft2(jnp.fft.rfft2(x.reshape(-1, 4, 4)) * 2),
+        lambda x: (jnp.fft.fft(x) / (jnp.fft.fft(x[:, ::-1]) + 30 + 2j)).imag,
+        lambda x: jnp.fft.rfft(x, norm="ortho").real ** 2,
+        lambda x: (jnp.fft.fft(x) @ jnp.ones((16, 3), jnp.complex64)).real,
+        lambda x: jnp.abs(jnp.where(jnp.arange(9) < 4, jnp.fft.rfft(x) ** 2, 0)),
+        lambda x: (lax.complex(x[:, :8], x[:, 8:]) * jnp.exp(1j * jnp.arange(8.0))).imag,
+        _signal,
+    ],
+    ids=["fft", "irfft", "rfft2", "quotient", "ortho", "product", "choice", "rotation", "short time"],
+)
+def test_complex_numbers_are_two_arrays(function: Callable[[Any], Any], tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    report = onnxtool.convert(
+        function, output=tmp_path / "m.onnx", input_shapes={"x": ("batch", 16)}, verify_result=False
+    )
+    assert report.ok
+    (found,) = OnnxRunner.open(tmp_path / "m.onnx").run({"x": rows}).values()
+    np.testing.assert_allclose(found, jax.jit(function)(rows), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "length", "reason"),
+    [
+        (lambda x: jnp.fft.fft(x) + 1, 16, "it gives complex numbers"),
+        (lambda x: jnp.abs(jnp.log(jnp.fft.rfft(x))), 16, "log of complex numbers has no ONNX form"),
+        (lambda x: jnp.abs(jnp.fft.rfft(x)), "length", "up to length 4096, not of"),
+    ],
+)
+def test_other_steps_on_complex_numbers_are_named(
+    function: Callable[[Any], Any], length: int | str, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        onnxtool.convert(function, tmp_path / "m.onnx", input_shapes={"x": ("batch", length)})

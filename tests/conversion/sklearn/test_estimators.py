@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
-from sklearn.cluster import Birch, KMeans
+from sklearn.cluster import AffinityPropagation, Birch, KMeans, MeanShift
 from sklearn.compose import ColumnTransformer
 from sklearn.covariance import EllipticEnvelope
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -31,7 +31,7 @@ from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler, TargetEncoder
-from sklearn.semi_supervised import LabelPropagation
+from sklearn.semi_supervised import LabelPropagation, SelfTrainingClassifier
 from sklearn.svm import LinearSVC
 
 from onnxtool.conversion.convert import convert
@@ -115,6 +115,20 @@ def test_what_cannot_come_out_right_is_refused_with_the_reason(model: Any, reaso
 @pytest.mark.parametrize("model", [GaussianMixture(2, random_state=0), IsolationForest(n_estimators=5, random_state=0)])
 def test_labels_without_a_target_are_one_for_each_row(model: Any, tmp_path: Path) -> None:
     found = converted(model.fit(X), tmp_path)
+    assert found["label"].tolist() == model.predict(ROWS.astype(float)).tolist()
+
+
+def test_what_taught_itself_is_the_estimator_inside(tmp_path: Path) -> None:
+    model = SelfTrainingClassifier(LogisticRegression()).fit(X, np.where(X[:, 1] > 0, THREE, -1))
+    found = converted(model, tmp_path)
+    assert found["label"].tolist() == model.predict(ROWS.astype(float)).tolist()
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(ROWS.astype(float)), atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [MeanShift(bandwidth=1.5), AffinityPropagation(random_state=0)], ids=str)
+def test_clusters_are_those_of_the_nearest_centre(model: Any, tmp_path: Path) -> None:
+    found = converted(model.fit(X), tmp_path)
+    assert list(found) == ["label"]
     assert found["label"].tolist() == model.predict(ROWS.astype(float)).tolist()
 
 

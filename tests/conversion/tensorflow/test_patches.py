@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import onnxtool
 from onnxtool.conversion.patches import Patch
-from onnxtool.conversion.tensorflow.patches import added_scalars, images, spectra, texts
+from onnxtool.conversion.tensorflow.patches import added_scalars, images, lite_operators, spectra, texts
 from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
@@ -39,12 +39,29 @@ def saved(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> Pat
     return folder / "model"
 
 
+def lite_agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bool:
+    """Of a TensorFlow Lite file, on inputs of one shape."""
+    call = tf.function(function, input_signature=[tf.TensorSpec(rows.shape, rows.dtype)])
+    content = tf.lite.TFLiteConverter.from_concrete_functions([call.get_concrete_function()], call).convert()
+    (folder / "model.tflite").write_bytes(content)
+    onnxtool.convert(folder / "model.tflite", folder / "out.onnx", verify_result=False)
+    runner = OnnxRunner.open(folder / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
+    return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-6)
+
+
 def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bool:
     onnxtool.convert(saved(function, rows, folder), folder / "out.onnx", verify_result=False)
     runner = OnnxRunner.open(folder / "out.onnx")
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
     expected = function(tf.constant(rows)).numpy()
     return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-5, atol=1e-30)
+
+
+def patches(x: Any, padding: str = "SAME", rate: int = 1) -> Any:
+    """Of pictures of 2 x 2 pixels, in tiles of 3 x 3."""
+    pixels = tf.tile(tf.reshape(x, [-1, 2, 2, 1]), [1, 3, 3, 2])
+    return tf.image.extract_patches(pixels, [1, 2, 3, 1], [1, 1, 2, 1], [1, rate, 1, 1], padding)
 
 
 def vectorizes(folder: Path, **options: Any) -> bool:
@@ -208,6 +225,16 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     },
     texts.PATCHES["Equal"]: lambda folder: agrees(lambda x: tf.cast(x == "the", tf.int32), TEXTS, folder),
     texts.PATCHES["NotEqual"]: lambda folder: agrees(lambda x: tf.cast(x != "the", tf.int32), TEXTS, folder),
+    images.PATCHES["ExtractImagePatches"]: partial(agrees, patches, COLOURS),
+    PATCHES["Cumprod"]: partial(agrees, lambda x: tf.math.cumprod(x, -1), COLOURS),
+    PATCHES["XlaDynamicUpdateSlice"]: partial(
+        agrees, lambda x: keras.ops.slice_update(x, (tf.shape(x)[0], 1), x[:1, :2] + 1), COLOURS
+    ),
+    PATCHES["casts"]: partial(agrees, lambda x: tf.cast(tf.cast(x, tf.int32), tf.bool), COLOURS),
+    lite_operators.PATCHES["TFL_GELU"]: partial(lite_agrees, tf.nn.gelu, COLOURS),
+    lite_operators.PATCHES["L2Normalization"]: partial(
+        lite_agrees, lambda x: tf.nn.l2_normalize(x, 1), SIGNS * np.float32(1e-8)
+    ),
     added_scalars.PATCH: has_one_transpose,
     spectra.PATCH: lambda folder: agrees(lambda x: tf.math.real(tf.signal.rfft(x)), SIGNS, folder),
 }
@@ -220,6 +247,38 @@ def test_every_correction_has_a_case() -> None:
 @pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
 def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("function", "rows"),
+    [
+        (partial(patches, padding="VALID", rate=3), np.array([[np.inf, 1, np.nan, -2]], np.float32)),
+        (lambda x: tf.math.cumprod(x, -1, exclusive=True, reverse=True), COLOURS),
+        (lambda x: tf.cast(tf.cast(x, tf.float16), tf.float32), SMALL),
+        (lambda x: tf.cast(tf.cast(x, tf.float32), tf.int64), LARGE),
+    ],
+    ids=["patches", "product", "half", "integers"],
+)
+def test_rounding_and_places_are_kept(function: Callable[[Any], Any], rows: np.ndarray, tmp_path: Path) -> None:
+    onnxtool.convert(saved(function, rows, tmp_path), tmp_path / "out.onnx", verify_result=False)
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
+    np.testing.assert_array_equal(found, function(tf.constant(rows)).numpy())
+
+
+@pytest.mark.parametrize(
+    ("function", "rows"),
+    [
+        (lambda x: x // 3 + x % 4, INTEGERS.astype(np.int32)),
+        (lambda x: tf.one_hot(x, 3), INTEGERS.astype(np.int32)),
+        (lambda x: tf.math.top_k(x, 2)[0], LARGE.astype(np.int32)),
+        (lambda x: tf.reduce_sum(x, 1), np.full((1, 4), 2**30, np.int32)),
+        (partial(tf.nn.gelu, approximate=True), COLOURS),
+    ],
+    ids=["division", "classes", "order", "sum", "gelu"],
+)
+def test_lite_files_are_corrected_too(function: Callable[[Any], Any], rows: np.ndarray, tmp_path: Path) -> None:
+    assert lite_agrees(function, rows, tmp_path)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -108,5 +108,5 @@ def test_cells_and_columns_that_do_not_fit_are_named(table: Path) -> None:
         open_data(table, (TensorSpec("x", FLOAT, ("n", 3)),), label="y").first()
     with pytest.raises(InputError, match="no column 'z'"):
         open_data(table, (TensorSpec("z", FLOAT, ("n",)), TensorSpec("a", FLOAT, ("n",)))).first()
-    with pytest.raises(InputError, match="no column 'q' for --labels"):
+    with pytest.raises(InputError, match="no column 'q'"):
         read_labels(table, "q")

@@ -10,16 +10,8 @@ import numpy as np
 from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
-from onnxtool.conversion.sklearn.missing_zeros import missing_zeros
+from onnxtool.conversion.sklearn.converters.traced_functions import UNARY, traced
 from onnxtool.conversion.small_numbers import expm1, log1p
-from onnxtool.errors import UnsupportedError
-
-# Those that are one operator; all have a kernel for doubles.
-_OPERATORS: dict[Any, str] = {
-    np.abs: "Abs", np.exp: "Exp", np.log: "Log", np.negative: "Neg", np.sqrt: "Sqrt", np.sign: "Sign",
-    np.floor: "Floor", np.ceil: "Ceil", np.reciprocal: "Reciprocal", np.tanh: "Tanh", np.sin: "Sin", np.cos: "Cos",
-    np.rint: "Round",
-}  # fmt: skip
 
 
 def written(write: NodeWriter, function: Any, value: str) -> str | None:
@@ -42,13 +34,12 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         np.arcsinh: lambda: _inverse_sine(write, value),
         np.radians: lambda: write.add("Mul", value, np.pi / 180),
         np.degrees: lambda: write.add("Mul", value, 180 / np.pi),
-        missing_zeros: lambda: write.add("Where", write.add("Equal", value, 0.0), float("nan"), value),
     }
     if function is None:
         return value
     try:
-        if function in _OPERATORS:
-            return write.add(_OPERATORS[function], value)
+        if function in UNARY:
+            return write.add(UNARY[function], value)
         return further[function]() if function in further else None
     except TypeError:  # what cannot be looked up is none of NumPy's
         return None
@@ -98,16 +89,20 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     if step.func is None:
         original()
         return
-    whole = write.joined()
-    result = None if step.kw_args else written(write, step.func, whole)
-    if result is None:
-        name = getattr(step.func, "__name__", repr(step.func))
-        raise UnsupportedError(
-            f"FunctionTransformer: its function {name!r} has no ONNX form here; numpy's log, log1p, log2, log10, exp, "
-            "expm1, sqrt, cbrt, square, abs, sign, floor, ceil, rint, tanh, sin, cos, arctan, arcsinh, radians, "
-            "degrees, negative and reciprocal have."
-        )
-    write.give(result)
+    write.give(traced(write, step.func, write.joined(), written, **(step.kw_args or {})))
+
+
+def _width(step: Any) -> int:
+    """How many columns a function gives; as many as it is given where it cannot be asked."""
+    rows: Any = np.ones((1, step.n_features_in_))
+    try:
+        if hasattr(step, "feature_names_in_"):
+            import pandas
+
+            rows = pandas.DataFrame(rows, columns=step.feature_names_in_)
+        return int(np.asarray(step.func(rows, **(step.kw_args or {}))).shape[1])
+    except Exception:  # of any code
+        return int(step.n_features_in_)
 
 
 def _shapes(operator: Any, known: Callable[[Any], None]) -> None:
@@ -120,7 +115,7 @@ def _shapes(operator: Any, known: Callable[[Any], None]) -> None:
         operator.raw_operator = step
     if step.func is not None:
         output = operator.outputs[0]
-        output.type = number_type(output.type)(output.type.shape)
+        output.type = number_type(output.type)([output.type.shape[0], _width(step)])
 
 
 PATCH = converter_patch(

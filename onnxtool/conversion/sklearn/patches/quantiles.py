@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.patches.exact_columns import passed_thresholds
 from onnxtool.conversion.sklearn.patches.isotonic import on_lines
 
 _THRESHOLD = 1e-7  # scikit-learn's BOUNDS_THRESHOLD
+_FARTHEST = 5.5  # beyond, a share is nearer to 0 or 1 than that
 _CENTRE = (
     (3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125, 45921.953931549871457,
      67265.770927008700853, 33430.575583588128105, 2509.0809287301226727),
@@ -94,6 +95,28 @@ def normal_quantile(write: NodeWriter, share: str) -> str:
     central = write.add("Less", write.add("Abs", centred), 0.425)
     ends = write.add("Where", write.add("Equal", tail, 0.0), write.add("Div", centred, 0.0), outside)
     return write.add("Where", central, inside, ends)
+
+
+def normal_share(write: NodeWriter, value: str) -> str:
+    """The share of all normal numbers below a number, in doubles; 0 or 1 where it is nearer to that than 1e-7.
+
+    The runtime's Erf is of floats: Taylor's series begins where its result is the exact share.
+    """
+    near = write.add("Max", -_FARTHEST, write.add("Min", _FARTHEST, value))
+    erf = write.add("Erf", write.cast(write.add("Mul", near, float(np.sqrt(0.5))), FLOAT))
+    half = write.add("Mul", write.add("Add", write.cast(erf, DOUBLE), 1.0), 0.5)
+    share = write.add("Max", _THRESHOLD / 4, write.add("Min", 1 - _THRESHOLD / 4, half))
+    start = normal_quantile(write, share)
+    square = write.add("Mul", start, start)
+    density = write.add("Div", write.add("Exp", write.add("Mul", square, -0.5)), float(np.sqrt(2 * np.pi)))
+    step = write.add("Sub", near, start)
+    third = write.add("Div", write.add("Mul", write.add("Sub", square, 1.0), step), 6.0)
+    second = write.add("Mul", step, write.add("Sub", third, write.add("Mul", start, 0.5)))
+    more = write.add("Mul", write.add("Mul", density, step), write.add("Add", second, 1.0))
+    found = write.add("Add", share, more)
+    top = write.add("Less", 1.0, write.add("Add", found, _THRESHOLD))
+    bottom = write.add("Less", write.add("Sub", found, _THRESHOLD), 0.0)
+    return write.add("Where", bottom, 0.0, write.add("Where", top, 1.0, found))
 
 
 def _ratio(write: NodeWriter, value: str, terms: tuple[Sequence[float], Sequence[float]]) -> str:

@@ -8,9 +8,11 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import predicted
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.converters.traced_functions import traced
 from onnxtool.conversion.sklearn.patches.exact_columns import scaler_steps
 from onnxtool.conversion.sklearn.patches.isotonic import on_lines
 from onnxtool.conversion.sklearn.patches.numpy_functions import written
+from onnxtool.conversion.sklearn.patches.quantiles import normal_share
 from onnxtool.conversion.sklearn.source_columns import SCALERS
 from onnxtool.errors import UnsupportedError
 
@@ -35,11 +37,8 @@ def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
     """
     name = type(transformer).__name__
     if name == "FunctionTransformer":
-        found = written(write, transformer.inverse_func, value)
-        if found is None:
-            what = getattr(transformer.inverse_func, "__name__", repr(transformer.inverse_func))
-            raise UnsupportedError(f"TransformedTargetRegressor: its inverse_func {what!r} has no ONNX form here.")
-        return found
+        function = transformer.inverse_func
+        return value if function is None else traced(write, function, value, written)
     if name == "Pipeline":
         for _, step in reversed(transformer.steps):
             value = _back(write, step, value)
@@ -47,7 +46,8 @@ def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
     if name == "PowerTransformer":
         value = _back(write, transformer._scaler, value) if transformer.standardize else value
         return _powered_back(write, transformer, value)
-    if name == "QuantileTransformer" and transformer.output_distribution == "uniform":
+    if name == "QuantileTransformer":
+        value = normal_share(write, value) if transformer.output_distribution == "normal" else value
         columns = [
             on_lines(write, write.add("Gather", value, np.array([place]), axis=1), transformer.references_, quantiles)
             for place, quantiles in enumerate(np.asarray(transformer.quantiles_, np.float64).T)

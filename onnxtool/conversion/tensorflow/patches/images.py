@@ -340,7 +340,30 @@ def _positions(write: OperatorWriter, shift: float, back: float | None = None) -
         yield axis, last, write.add("Sub", point, write.constant(back, np.float32)) if back else point
 
 
+def _patches(write: OperatorWriter) -> None:
+    """Each patch as the channels of one pixel: rows and columns of the image gathered, zeros around it."""
+    node, image = write.node, write.inputs[0]
+    sizes, steps, rates = (node.get_attr_value(name)[1:3] for name in ("ksizes", "strides", "rates"))
+    shape = write.graph.get_shape(image)
+    if shape is None or min(shape[1:]) < 0:
+        raise NotImplementedError("ExtractImagePatches of an image of unknown size")
+    int64, pads, counts = partial(write.constant, dtype=np.int64), np.zeros((2, 4), np.int64), []
+    for axis, (size, step, rate) in enumerate(zip(sizes, steps, rates, strict=True), 1):
+        reach = (size - 1) * rate + 1
+        same = node.get_attr_str("padding") == "SAME"
+        count = -(-shape[axis] // step) if same else (shape[axis] - reach) // step + 1
+        missing_rows = max((count - 1) * step + reach - shape[axis], 0) if same else 0
+        pads[:, axis] = missing_rows // 2, missing_rows - missing_rows // 2
+        counts.append((count, np.arange(count)[:, None] * step + np.arange(size) * rate))
+    image = write.add("Pad", image, int64(pads.reshape(-1))) if pads.any() else image
+    (rows, vertical), (columns, horizontal) = counts
+    found = write.add("Gather", write.add("Gather", image, int64(horizontal), axis=2), int64(vertical), axis=1)
+    ordered = write.add("Transpose", found, perm=[0, 1, 3, 2, 4, 5])  # [batch, rows, columns, height, width, channels]
+    write.give("Reshape", ordered, int64([-1, rows, columns, sizes[0] * sizes[1] * shape[3]]))
+
+
 PATCHES = {
+    "ExtractImagePatches": wrong("ExtractImagePatches", 13, _patches, "tf2onnx 1.17 has patches of one batch alone"),
     "CropAndResize": wrong("CropAndResize", 13, _crop_and_resize, "tf2onnx 1.17 rounds halves down in CropAndResize"),
     "ResizeBicubic": wrong("ResizeBicubic", 13, _resize_bicubic, "tf2onnx 1.17's bicubic fails on an empty batch"),
     "ResizeBilinear": wrong("ResizeBilinear", 13, _resize_bilinear, "tf2onnx 1.17 gives 223 rows for 224"),

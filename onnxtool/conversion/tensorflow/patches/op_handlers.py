@@ -142,6 +142,29 @@ def _accumulated(kind: str) -> Handler:
     return handler
 
 
+def _running_product(write: OperatorWriter) -> None:
+    """As tf2onnx has it, along an axis that is counted from the front."""
+    from tf2onnx.onnx_opset.math import CumProd
+
+    graph, node = write.graph, write.node
+    axis, rank = node.inputs[1], graph.get_rank(write.inputs[0])
+    if rank is not None and axis.is_const():
+        front = write.constant(axis.get_tensor_value() % rank, np.int32)
+        graph.replace_input(node, write.inputs[1], front, 1)
+    CumProd.version_10(graph, node, **write.rest)
+
+
+def _put_into(write: OperatorWriter) -> None:
+    """An array with another one at a place; a place beyond the end is moved back, so that all of that is in it."""
+    x, update, starts = write.inputs
+    starts, whole, size = write.cast(starts, INT64), write.add("Shape", x), write.add("Shape", update)
+    room = write.add("Sub", whole, size)
+    before = write.add("Max", write.add("Min", starts, room), write.constant(0, np.int64))
+    pads = write.add("Concat", before, write.add("Sub", room, before), axis=0)
+    inside = write.add("Pad", write.add("Expand", write.constant(1, np.int32), size), pads)
+    write.choose(write.cast(inside, BOOL), write.add("Pad", update, pads), x)
+
+
 def _largest(write: OperatorWriter) -> None:
     """The k largest of each row and their places, of integers in int64."""
     graph, node, kinds = write.graph, write.node, [write.graph.get_dtype(name) for name in write.node.output]
@@ -441,6 +464,23 @@ def _broadcast_choices() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _lossless_casts() -> Iterator[None]:
+    """Of two casts the first one goes where its type holds all that it is given."""
+    from tf2onnx.optimizer import back_to_back_optimizer
+    from tf2onnx.utils import map_onnx_to_numpy_type
+
+    known = back_to_back_optimizer._func_map["Cast",]
+
+    def reduced(graph: Any, node: Any, users: list[Any]) -> Any:
+        given, to = (map_onnx_to_numpy_type(k) for k in (graph.get_dtype(node.input[0]), node.get_attr_value("to")))
+        held = np.can_cast(given, to) and np.dtype(given).kind + np.dtype(to).kind not in ("if", "uf")
+        return known(graph, node, users) if held else [user.output[0] for user in users]
+
+    with replaced(back_to_back_optimizer, "_func_map", {**back_to_back_optimizer._func_map, ("Cast",): reduced}):
+        yield
+
+
 def missing(name: str, since: int, write: Handler) -> LibraryPatch:
     """An operator that tf2onnx does not know, from an opset on."""
     what = f"tf2onnx 1.17 has no translation of {name}"
@@ -470,6 +510,11 @@ PATCHES = {
     "OneHot": wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
     "Sum": wrong("Sum", 18, _accumulated("ReduceSum"), "tf2onnx 1.17 adds int32, cut off at the ends"),
     "Prod": wrong("Prod", 18, _accumulated("ReduceProd"), "tf2onnx 1.17 multiplies int32, cut off at the ends"),
+    "Cumprod": wrong("Cumprod", 13, _running_product, "tf2onnx 1.17 takes the axis -1 for a size"),
+    "XlaDynamicUpdateSlice": missing("XlaDynamicUpdateSlice", 13, _put_into),
+    "casts": LibraryPatch(
+        "tf2onnx", "1.18", "tf2onnx 1.17 leaves out casts to float16 and to integers, which round", _lossless_casts
+    ),
     "MatrixDiagV3": wrong("MatrixDiagV3", 13, _matrix_diag, "tf2onnx 1.17 leaves out a batch of one"),
     "Erfinv": missing("Erfinv", 13, written(erfinv)),
     "Lgamma": missing("Lgamma", 13, _written_in_doubles(lgamma)),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 from onnxtool.conversion.convert import convert
@@ -15,9 +16,10 @@ from onnxtool.runtime.runner import OnnxRunner
 
 pytest.importorskip("skl2onnx")
 
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -49,10 +51,57 @@ def test_a_function_has_the_digits_of_doubles_at_any_size(function: Any, tmp_pat
     np.testing.assert_allclose(found, function(rows), rtol=1e-14)
 
 
-@pytest.mark.parametrize("options", [{"func": np.sinc}, {"func": np.clip, "kw_args": {"a_min": 0, "a_max": 1}}])
-def test_another_is_named(options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=options["func"].__name__):
-        convert(FunctionTransformer(**options).fit(ROWS), tmp_path / "out.onnx")
+def decide(x: Any) -> Any:
+    return x if x[0, 0] > 3 else -x
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (np.sinc, "'sinc' has no ONNX form"),
+        (lambda x: x / x.mean(), "no attribute 'mean'"),
+        (decide, "columns alone can be chosen"),
+        (lambda x: x if np.equal(x, 1) else -x, "a decision by the data"),
+        (lambda x: x.astype(np.float32), "a cast to float32"),
+    ],
+    ids=["sinc", "mean", "row", "decision", "cast"],
+)
+def test_another_is_named_with_the_reason(function: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        convert(FunctionTransformer(function).fit(ROWS), tmp_path / "out.onnx", verify_result=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (np.clip, {"a_min": -1, "a_max": None}),
+        (np.nan_to_num, {"nan": -5.0, "posinf": 3.0}),
+        (np.nan_to_num, {}),
+        (lambda x, period: np.sin(x / period * 2 * np.pi), {"period": 24}),
+        (lambda x: np.where((x > 0) & ~np.isnan(x), x**2, -x) + 1, {}),
+        (lambda x: np.log1p(np.abs(x[:, :1] / (x[:, [2, 1]] + 1))), {}),
+        (lambda x: (x % 7 >= 2).astype(int), {}),
+        (lambda x: np.minimum(3, np.maximum(x[:, 1:], x[:, :2])), {}),
+    ],
+)
+def test_functions_of_the_users_are_followed(function: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    rows = np.random.default_rng(1).normal(size=(60, 3)) * [1, 10, 1e9]
+    rows[:3] = np.array([[np.nan, 0, -0.0], [np.inf, -np.inf, 1], [7, 14, -7]])
+    step = FunctionTransformer(function, kw_args=options).fit(rows)
+    with np.errstate(all="ignore"):
+        (found,) = run_converted(step, tmp_path, rows)
+        expected = step.transform(rows)
+    np.testing.assert_allclose(found, np.asarray(expected, float), rtol=1e-6)
+
+
+def test_functions_of_frames_choose_columns_by_name(tmp_path: Path) -> None:
+    frame = pandas.DataFrame(ROWS.astype(float), columns=["a", "b", "c"])
+    doubled = FunctionTransformer(lambda d: d[["c", "a"]].clip(1) * 2)
+    model = make_pipeline(make_column_transformer((doubled, ["a", "b", "c"])), LinearRegression()).fit(
+        frame, ROWS[:, 0]
+    )
+    (found,) = run_converted(model, tmp_path, *(frame[[name]].to_numpy() for name in frame))
+    np.testing.assert_allclose(found[:, 0], model.predict(frame), rtol=1e-5)
 
 
 @pytest.mark.parametrize("function", [np.expm1, np.arcsinh, np.log1p], ids=lambda f: f.__name__)
@@ -77,10 +126,16 @@ def test_thresholds_behind_a_rising_function_are_those_of_the_column_itself(tmp_
         (FunctionTransformer(np.log1p), True),
         (FunctionTransformer(np.expm1), True),
         (FunctionTransformer(np.sqrt), False),
+        (FunctionTransformer(lambda x: np.where(x > 0, x, 0) / 7), False),
+        (FunctionTransformer(lambda x: np.sin(np.where(x > 0, x, 0))), True),
+        (FunctionTransformer(lambda x: x["a"]), True),
         (FunctionTransformer(), False),
-        (TransformedTargetRegressor(func=np.log1p, inverse_func=np.expm1), False),  # that is behind all thresholds
+        (
+            TransformedTargetRegressor(func=np.log1p, inverse_func=np.expm1, check_inverse=False),
+            False,
+        ),  # that is behind all thresholds
     ],
-    ids=str,
+    ids=("log1p", "expm1", "sqrt", "where", "sin", "one column", "none", "target"),
 )
 def test_only_steps_that_round_otherwise_take_thresholds_out_of_the_proof(step: Any, otherwise: bool) -> None:
-    assert rounds_otherwise(step) is otherwise
+    assert rounds_otherwise(step.fit(ROWS, ROWS[:, 0])) is otherwise
