@@ -317,6 +317,10 @@ def pools_places(name: str) -> Callable[[Path], bool]:
     return lambda folder: agrees(Computes(pooled), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8))
 
 
+def swaps_halves(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.fftshift(x, (1, 2)) + x.roll((-x.shape[1] // 2, 1), (1, 2)) + torch.roll(x, 3 * x.shape[1] + 2, -2)
+
+
 def log_density(x: torch.Tensor) -> torch.Tensor:
     parts = torch.distributions.Categorical(logits=x[:, :2])
     density: torch.Tensor = torch.distributions.MixtureSameFamily(
@@ -427,6 +431,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
             (translations.PATCHES[at + dims], pools_places(f"adaptive_{kind}_pool{dims}d"))
             for at, kind in ((62, "avg"), (64, "max"))
             for dims in (2, 3)
+        ),
+        (
+            translations.PATCHES[68],
+            lambda folder: agrees(Computes(swaps_halves), SEQUENCE, folder, "dynamo", dims=("batch", "length", 8)),
         ),
         (distributions.PATCH, lambda folder: agrees(Computes(log_density), X, folder, "dynamo")),
         (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),

@@ -17,6 +17,7 @@ from onnxscript.function_libs.torch_lib.ops.core import (
     aten_floor_divide,
     aten_grid_sampler,
     aten_index_put,
+    aten_roll,
 )
 from onnxscript.function_libs.torch_lib.ops.nn import (
     aten_group_norm,
@@ -407,6 +408,20 @@ def _repeated_along(values: Any, repeats: Any, dim: int, rank: int) -> Any:
     return op.Reshape(wide, shape, allowzero=1)
 
 
+def _rolled(values: Any, shifts: Any, dims: Any = ()) -> Any:
+    """By half a size that is dynamic, say: the exporter takes numbers alone."""
+    if not dims or all(isinstance(shift, int) for shift in shifts):
+        return aten_roll(values, shifts, dims)
+    one = op.Constant(value_ints=[1])
+    for shift, dim in zip(shifts, dims, strict=True):
+        size, axis = _size(values, dim), op.Constant(value_ints=[dim])
+        by = op.Constant(value_ints=[shift]) if isinstance(shift, int) else op.Reshape(shift, one)
+        first = op.Sub(size, op.Mod(by, op.Max(size, one)))  # of what comes to the front
+        front, back = op.Slice(values, first, size, axis), op.Slice(values, op.Constant(value_ints=[0]), first, axis)
+        values = op.Concat(front, back, axis=dim)
+    return values
+
+
 def _all_true(values: Any) -> Any:
     return op.Cast(op.ReduceMin(op.Cast(values, to=ir.DataType.INT32), keepdims=0), to=ir.DataType.BOOL)
 
@@ -629,4 +644,5 @@ PATCHES = (
             _ATEN.adaptive_max_pool3d.default,
         )
     ),
+    _imprecise(_ATEN.roll.default, _rolled, "torch 2.13 rolls by numbers alone, not by sizes"),
 )
