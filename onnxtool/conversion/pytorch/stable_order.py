@@ -7,8 +7,16 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-_TOPK, _SORT, _ARGSORT = ({getattr(torch, n), getattr(torch.Tensor, n)} for n in ("topk", "sort", "argsort"))
-_NAMES = ("dim", "descending")
+_NAMES = {
+    "topk": ("input", "k", "dim", "largest", "sorted"),
+    "sort": ("input", "dim", "descending"),
+    "argsort": ("input", "dim", "descending"),
+}
+_KINDS = {
+    function: name
+    for name in _NAMES
+    for function in (getattr(torch, name), getattr(torch.Tensor, name), getattr(torch.ops.aten, name).default)
+}
 
 
 class StableOrder(TorchFunctionMode):  # type: ignore[misc]
@@ -23,20 +31,17 @@ class StableOrder(TorchFunctionMode):  # type: ignore[misc]
         self.told = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = dict(kwargs or {})
-        found = func(*args, **named)
-        if func not in _TOPK | _SORT | _ARGSORT or "out" in named or found is NotImplemented:
+        found, kind = func(*args, **(kwargs or {})), _KINDS.get(func)
+        if kind is None:
             return found
-        if func in _TOPK:
-            named |= dict(zip(("k", "dim", "largest", "sorted"), args[1:], strict=False))
-            dim, count = named.get("dim", -1), named["k"]
-            if not args[0].dim():
-                return found
-            order = torch.sort(args[0], dim=dim, descending=named.get("largest", True), stable=True)
-            stable = torch.return_types.topk([part.narrow(dim, 0, count) for part in order])
-        else:
-            named |= dict(zip(_NAMES, args[1:], strict=False))
-            stable = func(args[0], **(named | {"stable": True}))
-        places = [x if isinstance(x, torch.Tensor) else x.indices for x in (found, stable)]
-        self.told = self.told or not torch.equal(*places)
-        return stable
+        given = {**(kwargs or {}), **dict(zip(_NAMES[kind], args, strict=False))}
+        values = given.get("input", given.get("self"))
+        if values is None or not values.dim() or given.get("out") is not None or given.get("stable"):
+            return found
+        dim, descending = given.get("dim", -1), given.get("largest" if kind == "topk" else "descending", kind == "topk")
+        stable = torch.sort(values, dim=dim, descending=descending, stable=True)
+        if kind == "topk":
+            stable = torch.return_types.topk([part.narrow(dim, 0, given["k"]) for part in stable])
+        places = found if kind == "argsort" else found[1]
+        self.told = self.told or not torch.equal(places, stable.indices)
+        return stable.indices if kind == "argsort" else stable

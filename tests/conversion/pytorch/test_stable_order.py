@@ -23,6 +23,7 @@ def test_equal_numbers_keep_their_order(numbers: int) -> None:
                 right = torch.sort(x, dim=dim, descending=largest, stable=True)
                 made = (
                     x.topk(2, dim, largest),
+                    torch.topk(input=x, k=2, dim=dim, largest=largest),
                     torch.topk(x, 2, dim=dim, largest=largest),
                     torch.sort(x, dim, largest),
                     x.sort(dim=dim, descending=largest),
@@ -58,3 +59,10 @@ def test_neighbours_of_points_on_a_grid_convert(tmp_path: Path) -> None:
     options = {"input_shapes": shapes, "verify_result": False}  # the proof tries ties of its own
     alone = onnxtool.convert(Neighbours(), tmp_path / "out.onnx", sample={"x": apart}, **options)
     assert _ORDER not in alone.notes
+
+
+def test_so_do_those_of_an_exported_program() -> None:
+    points = torch.tensor([(a, b) for a in range(5) for b in range(5)]).float()
+    program = torch.export.export(Neighbours(), (points,)).module()
+    with StableOrder() as order:
+        assert torch.equal(program(points), Neighbours()(points)) and order.told
