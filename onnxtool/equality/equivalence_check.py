@@ -185,11 +185,11 @@ class EquivalenceCheck:
         never = [d.name for d in entries if self._untested(d.name) == "not finite"]
         if never:
             found.append(
-                f"{_listed(never)} had no finite number in any run, so its values were not compared; give --data."
+                f"{_listed(never)} had no finite number in any run, so its values were not compared; give real inputs."
             )
         zero = [d.name for d in entries if self._untested(d.name) == "zero"]
         if zero:
-            found.append(f"{_listed(zero)} was zero in every run, which proves little; give --data.")
+            found.append(f"{_listed(zero)} was zero in every run, which proves little; give real inputs.")
         for name, (low, high) in self._spread.items():
             off = self._reference.quantized[name]
             if high - low < _TELLING * off and name not in (*never, *zero):

@@ -241,7 +241,7 @@ def _ordinal(write: TableTraceWriter, step: Estimator, table: TracedTable) -> Tr
     unknown = -1 if step.handle_unknown == "error" else step.unknown_value
     parts = []
     for place, (values, texts) in enumerate(_known(step)):
-        if unknown != int(unknown) or ("" in values.tolist() and step.encoded_missing_value is not None):
+        if not float(unknown).is_integer() or ("" in values.tolist() and step.encoded_missing_value is not None):
             raise UnsupportedError("OrdinalEncoder with gaps has no exact form here")
         column, numbers = write.column(table, place), np.arange(len(values))
         if texts:
