@@ -262,7 +262,24 @@ def _gaussian(write: TableTraceWriter, model: Estimator, table: TracedTable) -> 
     parts = write.add("Div", write.add("Mul", apart, apart), model.var_[None])
     squares = write.add("Mul", write.add("ReduceSum", parts, np.array([2]), keepdims=0), 0.5)
     begin = -0.5 * np.sum(np.log(2.0 * np.pi * model.var_), 1)
-    joint = write.add("Add", np.log(model.class_prior_), write.add("Sub", begin, squares))
+    return _likeliest(write, model, write.add("Add", np.log(model.class_prior_), write.add("Sub", begin, squares)))
+
+
+def _naive_bayes(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    """Of counts or truth values: logarithms of likelihoods are weighted sums of them."""
+    kind, weights, begin = type(model).__name__, model.feature_log_prob_, model.class_log_prior_
+    x = write.matrix(table)
+    if kind == "BernoulliNB":
+        if model.binarize is not None:
+            x = write.add("Cast", write.add("Greater", x, float(model.binarize)), to=TensorProto.DOUBLE)
+        absent = np.log(1 - np.exp(weights))
+        weights, begin = weights - absent, begin + absent.sum(axis=1)
+    joint = write.add("MatMul", x, np.ascontiguousarray(weights.T))
+    return _likeliest(write, model, joint if kind == "ComplementNB" else write.add("Add", joint, begin))
+
+
+def _likeliest(write: TableTraceWriter, model: Estimator, joint: str) -> list[str]:
+    """The label and the chances of joint logarithms [rows, classes]."""
     total = write.add("ReduceLogSumExp", joint, np.array([1]), keepdims=1)
     return [most_likely(write, joint, model.classes_), write.add("Exp", write.add("Sub", joint, total))]
 
@@ -290,11 +307,19 @@ def _clusters(write: TableTraceWriter, model: Estimator, table: TracedTable) -> 
 
 
 def _support_vectors(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
-    if model.kernel != "rbf" or getattr(model, "_sparse", False):
+    if model.kernel not in ("rbf", "linear", "poly", "sigmoid") or getattr(model, "_sparse", False):
         raise UnsupportedError(f"{type(model).__name__}(kernel={model.kernel!r}) has no exact form here")
-    apart = write.add("Sub", write.add("Unsqueeze", write.matrix(table), np.array([1])), model.support_vectors_[None])
-    squares = write.add("ReduceSum", write.add("Mul", apart, apart), np.array([2]), keepdims=0)
-    kernel = write.add("Exp", write.add("Mul", squares, -float(model._gamma)))
+    x = write.matrix(table)
+    if model.kernel == "rbf":
+        apart = write.add("Sub", write.add("Unsqueeze", x, np.array([1])), model.support_vectors_[None])
+        squares = write.add("ReduceSum", write.add("Mul", apart, apart), np.array([2]), keepdims=0)
+        kernel = write.add("Exp", write.add("Mul", squares, -float(model._gamma)))
+    else:
+        kernel = write.add("MatMul", x, np.ascontiguousarray(model.support_vectors_.T))
+    if model.kernel in ("poly", "sigmoid"):
+        kernel = write.add("Add", write.add("Mul", kernel, float(model._gamma)), float(model.coef0))
+        step = ("Tanh", kernel) if model.kernel == "sigmoid" else ("Pow", kernel, float(model.degree))
+        kernel = write.add(*step)
     weights = np.ascontiguousarray(model.dual_coef_.T)
     return [write.add("Add", write.add("MatMul", kernel, weights), np.asarray(model.intercept_))]
 
@@ -449,6 +474,7 @@ _PREDICTED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], list[str]]]
     **dict.fromkeys(("MLPClassifier", "MLPRegressor"), _perceptron),
     **dict.fromkeys(("PoissonRegressor", "GammaRegressor", "TweedieRegressor"), _exponential_family),
     "GaussianNB": _gaussian,
+    **dict.fromkeys(("MultinomialNB", "BernoulliNB", "ComplementNB"), _naive_bayes),
     "QuadraticDiscriminantAnalysis": _discriminant,
     **dict.fromkeys(("KMeans", "MiniBatchKMeans"), _clusters),
     **dict.fromkeys(("SVR", "NuSVR"), _support_vectors),

@@ -63,6 +63,7 @@ def boosters() -> dict[str, tuple[Any, Any]]:
     }
 
 
+FEW = (DIABETES[0][:60], DIABETES[1][:60])
 FITTED: dict[str, tuple[Any, Any]] = {
     "ridge": (make_pipeline(SCALE(), linear_model.Ridge()), DIABETES),
     "lasso": (make_pipeline(preprocessing.RobustScaler(), linear_model.Lasso()), DIABETES),
@@ -81,6 +82,13 @@ FITTED: dict[str, tuple[Any, Any]] = {
     "boosting": (make_pipeline(SCALE(), ensemble.GradientBoostingRegressor(n_estimators=3)), DIABETES),
     "boosting of three": (ensemble.GradientBoostingClassifier(n_estimators=2), IRIS),
     "histograms of two": (make_pipeline(SCALE(), ensemble.HistGradientBoostingClassifier(max_iter=3)), CANCER),
+    **{
+        f"support by {kernel}": (make_pipeline(SCALE(), svm.SVR(kernel=kernel, gamma=0.02, coef0=0.1)), FEW)
+        for kernel in ("linear", "poly", "sigmoid")
+    },
+    "bayes of counts": (naive_bayes.MultinomialNB(), IRIS),
+    "bayes of others": (make_pipeline(preprocessing.MinMaxScaler(), naive_bayes.ComplementNB()), IRIS),
+    "bayes of truths": (make_pipeline(SCALE(), naive_bayes.BernoulliNB(binarize=0.2)), IRIS),
     "filled": (make_pipeline(impute.SimpleImputer(), SCALE(), linear_model.Ridge()), DIABETES),
     "filled trees": (
         make_pipeline(impute.SimpleImputer(), SCALE(), ensemble.ExtraTreesRegressor(3, max_depth=6)),
@@ -105,7 +113,6 @@ NUMBERS, TEXTS = ["age", "income", "rooms"], ["city", "grade"]
 FILL = make_pipeline(SCALE(), impute.SimpleImputer(strategy="median", add_indicator=True))
 ONE_HOT, ORDINAL = preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder
 UNKNOWN = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
-FEW = (DIABETES[0][:60], DIABETES[1][:60])
 MEMBERS = [
     ("bayes", naive_bayes.GaussianNB()),
     ("quadratic", discriminant_analysis.QuadraticDiscriminantAnalysis()),

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians, quadratic discriminants, and classes by Gaussian processes, in doubles.
+"""Mixtures of Gaussians, naive Bayes, quadratic discriminants, and classes by Gaussian processes, in doubles.
 
 Logarithms of likelihoods are large sums of which the differences count.
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxtool.conversion.sklearn.converters.kernels import covariance
 from onnxtool.conversion.sklearn.converters.members import give_posterior
-from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension
 from onnxtool.errors import UnsupportedError
 
@@ -72,6 +72,16 @@ def _convert_quadratic(write: NodeWriter) -> None:
     give_posterior(write, logs)
 
 
+def _convert_truths(write: NodeWriter, _original: Callable[[], None]) -> None:
+    model, x = write.step, write.joined()
+    if model.binarize is not None:
+        x = write.cast(write.add("Greater", x, float(model.binarize)), DOUBLE)
+    absent = np.log(1 - np.exp(model.feature_log_prob_))
+    logs = write.add("MatMul", x, np.ascontiguousarray((model.feature_log_prob_ - absent).T))
+    begin = model.class_log_prior_ + absent.sum(axis=1)
+    _give(write, write.add("Add", logs, begin[None]), model.classes_)
+
+
 _NODES = 32  # of the quadrature; an error function of up to 6 has all its digits
 
 
@@ -125,10 +135,12 @@ def _convert_process(write: NodeWriter) -> None:
 
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 subtracts large numbers of mixtures, has no decision function of quadratic discriminants, and "
-    "solves the equations of a Gaussian process by an operator that no runtime has",
+    "skl2onnx 1.20 subtracts large numbers of mixtures, takes a little more than 1 for 1 in BernoulliNB, has no "
+    "decision function of quadratic discriminants, and solves the equations of a Gaussian process by an operator that "
+    "no runtime has",
     extension("sklearn.mixture:GaussianMixture", _convert_mixture),
     extension("sklearn.mixture:BayesianGaussianMixture", _convert_mixture),
+    extension("sklearn.naive_bayes:BernoulliNB", _convert_truths),
     classifier("sklearn.discriminant_analysis:QuadraticDiscriminantAnalysis", _convert_quadratic),
     classifier("sklearn.gaussian_process:GaussianProcessClassifier", _convert_process),
 )
