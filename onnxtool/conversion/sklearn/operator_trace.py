@@ -399,8 +399,8 @@ def _transformed_target(write: TableTraceWriter, model: Estimator, table: Traced
 
 
 def _one_against_rest(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
-    if len(model.estimators_) < 2 or model.multilabel_:
-        raise UnsupportedError("OneVsRestClassifier of two classes or of several labels has no exact form here")
+    if model.multilabel_:
+        raise UnsupportedError("OneVsRestClassifier of several labels has no exact form here")
     decided, seconds = [], []
     for member in model.estimators_:
         if type(member).__name__ != "LogisticRegression":
@@ -408,6 +408,9 @@ def _one_against_rest(write: TableTraceWriter, model: Estimator, table: TracedTa
         scores, _ = _scores(write, member, table)
         decided.append(scores)
         seconds.append(logistic_of(write, scores))
+    if len(decided) == 1:
+        above = write.add("Greater", decided[0], 0.0)
+        return [decided_label(write, above, model.classes_), _both(write, seconds[0])]
     label = most_likely(write, write.add("Concat", *decided, axis=1), model.classes_)
     return [label, _shares(write, write.add("Concat", *seconds, axis=1))]
 

@@ -164,6 +164,10 @@ NAMED_OR_JOINED: dict[str, tuple[Any, Any]] = {
         (DIABETES[0], np.column_stack([DIABETES[1], DIABETES[1] ** 2])),
     ),
     "calibrated": (calibration.CalibratedClassifierCV(svm.LinearSVC(), cv=2), IRIS),
+    "one against another": (
+        make_pipeline(SCALE(), multiclass.OneVsRestClassifier(linear_model.LogisticRegression())),
+        CANCER,
+    ),
     "one against rest": (multiclass.OneVsRestClassifier(linear_model.LogisticRegression()), IRIS),
     "clusters": (
         make_pipeline(preprocessing.Binarizer(threshold=3.0), cluster.KMeans(2, n_init=1, random_state=0)),
