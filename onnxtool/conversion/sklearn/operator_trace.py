@@ -9,6 +9,7 @@ Source: scikit-learn 1.8, `predict`, `predict_proba` and `transform` of each cla
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -306,22 +307,64 @@ def _clusters(write: TableTraceWriter, model: Estimator, table: TracedTable) -> 
     return [chosen_labels(write, np.arange(len(centres)), label), write.add("Sqrt", write.add("Max", squares, 0.0))]
 
 
-def _support_vectors(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+def _kernels(write: TableTraceWriter, model: Estimator, table: TracedTable) -> str:
+    """Of rows and support vectors, [rows, vectors]."""
     if model.kernel not in ("rbf", "linear", "poly", "sigmoid") or getattr(model, "_sparse", False):
         raise UnsupportedError(f"{type(model).__name__}(kernel={model.kernel!r}) has no exact form here")
     x = write.matrix(table)
     if model.kernel == "rbf":
         apart = write.add("Sub", write.add("Unsqueeze", x, np.array([1])), model.support_vectors_[None])
         squares = write.add("ReduceSum", write.add("Mul", apart, apart), np.array([2]), keepdims=0)
-        kernel = write.add("Exp", write.add("Mul", squares, -float(model._gamma)))
-    else:
-        kernel = write.add("MatMul", x, np.ascontiguousarray(model.support_vectors_.T))
-    if model.kernel in ("poly", "sigmoid"):
-        kernel = write.add("Add", write.add("Mul", kernel, float(model._gamma)), float(model.coef0))
-        step = ("Tanh", kernel) if model.kernel == "sigmoid" else ("Pow", kernel, float(model.degree))
-        kernel = write.add(*step)
+        return write.add("Exp", write.add("Mul", squares, -float(model._gamma)))
+    products = write.add("MatMul", x, np.ascontiguousarray(model.support_vectors_.T))
+    if model.kernel == "linear":
+        return products
+    scaled = write.add("Add", write.add("Mul", products, float(model._gamma)), float(model.coef0))
+    return write.add("Tanh", scaled) if model.kernel == "sigmoid" else write.add("Pow", scaled, float(model.degree))
+
+
+def _support_vectors(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
     weights = np.ascontiguousarray(model.dual_coef_.T)
-    return [write.add("Add", write.add("MatMul", kernel, weights), np.asarray(model.intercept_))]
+    found = write.add("Add", write.add("MatMul", _kernels(write, model, table), weights), np.asarray(model.intercept_))
+    if type(model).__name__ != "OneClassSVM":
+        return [found]
+    return [decided_label(write, write.add("Greater", found, 0.0), np.array([-1, 1])), found]
+
+
+def _support_classes(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    """Each two classes have a decision, above zero for the first; the class with most of them is the label."""
+    if hasattr(model, "predict_proba"):
+        raise UnsupportedError(f"the chances of {type(model).__name__} have no exact form here")
+    count, own = len(model.classes_), np.repeat(np.arange(len(model.classes_)), model.n_support_)
+    pairs = list(combinations(range(count), 2))
+    weights = np.zeros((len(own), len(pairs)))
+    for place, (low, high) in enumerate(pairs):
+        weights[own == low, place] = model._dual_coef_[high - 1, own == low]
+        weights[own == high, place] = model._dual_coef_[low, own == high]
+    kernels = _kernels(write, model, table)
+    decided = write.add("Add", write.add("MatMul", kernels, weights), np.asarray(model._intercept_))
+    first, second = (np.eye(count)[list(side)] for side in zip(*pairs, strict=True))
+    won = write.add("Cast", write.add("Greater", decided, 0.0), to=TensorProto.DOUBLE)
+    lost = write.add("MatMul", write.add("Sub", 1.0, won), second)
+    votes = write.add("Add", write.add("MatMul", won, first), lost)
+    if count == 2:
+        scores = write.add("Concat", decided, write.add("Neg", decided), axis=1)
+    elif model.decision_function_shape == "ovo":
+        scores = decided
+    else:
+        scores = _votes_and_confidence(write, decided, first, second)
+    label = most_likely(write, scores if model.break_ties and count > 2 else votes, model.classes_)
+    return [label, scores]
+
+
+def _votes_and_confidence(write: TableTraceWriter, decided: str, first: np.ndarray, second: np.ndarray) -> str:
+    """As `sklearn.utils.multiclass._ovr_decision_function`: votes, and less than a third for the sums of decisions."""
+    below = write.add("Cast", write.add("Less", decided, 0.0), to=TensorProto.DOUBLE)
+    kept = write.add("MatMul", write.add("Sub", 1.0, below), first)
+    votes = write.add("Add", kept, write.add("MatMul", below, second))
+    sums = write.add("MatMul", decided, first - second)
+    most = write.add("Mul", write.add("Add", write.add("Abs", sums), 1.0), 3.0)
+    return write.add("Add", votes, write.add("Div", sums, most))
 
 
 # Members
@@ -480,7 +523,8 @@ _PREDICTED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], list[str]]]
     **dict.fromkeys(("MultinomialNB", "BernoulliNB", "ComplementNB"), _naive_bayes),
     "QuadraticDiscriminantAnalysis": _discriminant,
     **dict.fromkeys(("KMeans", "MiniBatchKMeans"), _clusters),
-    **dict.fromkeys(("SVR", "NuSVR"), _support_vectors),
+    **dict.fromkeys(("SVR", "NuSVR", "OneClassSVM"), _support_vectors),
+    **dict.fromkeys(("SVC", "NuSVC"), _support_classes),
     **dict.fromkeys(("VotingClassifier", "VotingRegressor"), _voting),
     **dict.fromkeys(("BaggingClassifier", "BaggingRegressor"), _bagging),
     **dict.fromkeys(("StackingClassifier", "StackingRegressor"), _stacked),

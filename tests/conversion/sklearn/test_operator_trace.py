@@ -86,6 +86,11 @@ FITTED: dict[str, tuple[Any, Any]] = {
         f"support by {kernel}": (make_pipeline(SCALE(), svm.SVR(kernel=kernel, gamma=0.02, coef0=0.1)), FEW)
         for kernel in ("linear", "poly", "sigmoid")
     },
+    "support classes": (make_pipeline(SCALE(), svm.SVC()), IRIS),
+    "support classes in pairs": (make_pipeline(SCALE(), svm.NuSVC(decision_function_shape="ovo")), IRIS),
+    "support classes without ties": (make_pipeline(SCALE(), svm.SVC(kernel="linear", break_ties=True)), IRIS),
+    "support classes of two": (make_pipeline(SCALE(), svm.SVC(kernel="poly")), CANCER),
+    "support outliers": (make_pipeline(SCALE(), svm.OneClassSVM(nu=0.2)), IRIS),
     "bayes of counts": (naive_bayes.MultinomialNB(), IRIS),
     "bayes of others": (make_pipeline(preprocessing.MinMaxScaler(), naive_bayes.ComplementNB()), IRIS),
     "bayes of truths": (make_pipeline(SCALE(), naive_bayes.BernoulliNB(binarize=0.2)), IRIS),
