@@ -11,7 +11,7 @@ import torch
 from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.input_plan import InputPlan
 from onnxtool.conversion.pytorch.dynamic_quantized import dynamic_layers, standard_linear
-from onnxtool.conversion.pytorch.stable_order import StableOrder
+from onnxtool.conversion.pytorch.stable_order import stable_order
 from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy, to_torch
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import Runner
@@ -48,7 +48,7 @@ def in_float64(
         tensors = [to_torch(np.asarray(feeds[s.name])) for s in model.inputs]
         args, kwargs = plan.call([t.double() if t.is_floating_point() else t for t in tensors])
         try:
-            with torch.inference_mode(), StableOrder():
+            with torch.inference_mode(), stable_order():
                 return [to_numpy(t) for _, t in named_tensors(doubled(*args, **kwargs))]
         except Exception as error:  # a module with a type of its own written into it
             raise InputError(f"the module does not run in float64: {type(error).__name__}") from error

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from onnxtool.conversion.pytorch.stable_order import StableOrder
 from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy
 
 See = Callable[[str, str, np.ndarray], None]
@@ -46,7 +45,7 @@ def _modules(module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
 
 def watch_program(module: torch.fx.GraphModule, inputs: Sequence[Any], see: See) -> None:
     """Run an exported program; it has no modules that can be watched, so its operations are shown instead."""
-    with torch.inference_mode(), StableOrder():
+    with torch.inference_mode():
         _Interpreter(module, see).run(*inputs)
 
 

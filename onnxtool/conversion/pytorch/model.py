@@ -23,7 +23,7 @@ from onnxtool.conversion.pytorch.float64_reference import in_float64
 from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
-from onnxtool.conversion.pytorch.stable_order import StableOrder
+from onnxtool.conversion.pytorch.stable_order import stable_order
 from onnxtool.conversion.pytorch.state import AsLoaded, ModuleState, random_operators
 from onnxtool.conversion.pytorch.tensors import (
     named_tensors,
@@ -326,16 +326,10 @@ class TorchModel(LayeredModel):
         try:
             watched = self.frozen.watching() if self.frozen is not None else nullcontext()
             size = feeds_bytes(feeds)
-            order = StableOrder()
-            with (
-                torch.inference_mode(),
-                guarded("running the model", inputs=size),
-                memory_bounded(size),
-                watched,
-                order,
-            ):
+            bounded = guarded("running the model", inputs=size), memory_bounded(size)
+            with torch.inference_mode(), bounded[0], bounded[1], watched, stable_order() as order:
                 result = self.module(*args, **kwargs)
-            if order.told and _ORDER not in self.notes:
+            if order.differs and _ORDER not in self.notes:
                 self.notes.append(_ORDER)
             self.numbers = numbers_left_out(result)
             return named_tensors(result)

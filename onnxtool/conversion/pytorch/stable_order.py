@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+
+from onnxtool.conversion.patches import replaced
 
 _NAMES = {
     "topk": ("input", "k", "dim", "largest", "sorted"),
     "sort": ("input", "dim", "descending"),
     "argsort": ("input", "dim", "descending"),
 }
-_KINDS = {
-    function: name
-    for name in _NAMES
-    for function in (getattr(torch, name), getattr(torch.Tensor, name), getattr(torch.ops.aten, name).default)
-}
 
 
-class StableOrder(TorchFunctionMode):  # type: ignore[misc]
-    """Inside the block, of equal numbers the one of lower index comes first, which is one of the orders torch may give.
+@dataclass
+class SeenOrder:
+    """What was met inside of `stable_order`.
 
     Attributes:
-        told: torch itself gave another order.
+        differs: torch itself gave another order.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.told = False
+    differs: bool = False
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found, kind = func(*args, **(kwargs or {})), _KINDS.get(func)
-        if kind is None:
-            return found
-        given = {**(kwargs or {}), **dict(zip(_NAMES[kind], args, strict=False))}
-        values = given.get("input", given.get("self"))
+
+@contextmanager
+def stable_order() -> Iterator[SeenOrder]:
+    """Inside the block, of equal numbers the one of lower index comes first, which is one of the orders torch may give.
+
+    Functions that a model has imported by name, and exported programs, are as they are. A mode of torch's would see
+    these too, but makes layers leave out their shortcuts, which give other numbers where a mask leaves nothing.
+    """
+    seen = SeenOrder()
+    with ExitStack() as stack:
+        for owner in (torch, torch.Tensor):
+            for name in _NAMES:
+                stack.enter_context(replaced(owner, name, _stable(name, getattr(owner, name), seen)))
+        yield seen
+
+
+def _stable(name: str, usual: Callable[..., Any], seen: SeenOrder) -> Callable[..., Any]:
+    def ordered(*args: Any, **named: Any) -> Any:
+        found = usual(*args, **named)
+        given = {**named, **dict(zip(_NAMES[name], args, strict=False))}
+        values = given.get("input")
         if values is None or not values.dim() or given.get("out") is not None or given.get("stable"):
             return found
-        dim, descending = given.get("dim", -1), given.get("largest" if kind == "topk" else "descending", kind == "topk")
+        dim, descending = given.get("dim", -1), given.get("largest" if name == "topk" else "descending", name == "topk")
         stable = torch.sort(values, dim=dim, descending=descending, stable=True)
-        if kind == "topk":
+        if name == "topk":
             stable = torch.return_types.topk([part.narrow(dim, 0, given["k"]) for part in stable])
-        places = found if kind == "argsort" else found[1]
-        self.told = self.told or not torch.equal(places, stable.indices)
-        return stable.indices if kind == "argsort" else stable
+        seen.differs = seen.differs or not torch.equal(found if name == "argsort" else found.indices, stable.indices)
+        return stable.indices if name == "argsort" else stable
+
+    return ordered
