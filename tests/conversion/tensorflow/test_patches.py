@@ -168,7 +168,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
         lambda x: tf.compat.v1.where(x[:, 0] <= 0, x, tf.exp(x + 1e3)), SIGNS, folder
     ),
     images.PATCHES["CropAndResize"]: lambda folder: agrees(middle_pixels, SIGNS, folder),
-    images.PATCHES["ResizeBicubic"]: lambda folder: agrees(lambda x: resized(x, "bicubic"), SIGNS, folder),
+    images.PATCHES["ResizeBicubic"]: lambda folder: agrees(lambda x: resized(x, "bicubic"), COLOURS[:2] + 3, folder),
     images.PATCHES["ResizeNearestNeighbor"]: lambda folder: agrees(lambda x: resized(x, "nearest", 41), SIGNS, folder),
     images.PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS, folder),
     images.PATCHES["ResizeBilinear"]: lambda folder: agrees(
