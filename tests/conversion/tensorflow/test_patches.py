@@ -170,9 +170,9 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     images.PATCHES["CropAndResize"]: lambda folder: agrees(middle_pixels, SIGNS, folder),
     images.PATCHES["ResizeBicubic"]: lambda folder: agrees(lambda x: resized(x, "bicubic"), COLOURS[:2] + 3, folder),
     images.PATCHES["ResizeNearestNeighbor"]: lambda folder: agrees(lambda x: resized(x, "nearest", 41), SIGNS, folder),
-    images.PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS, folder),
+    images.PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS + 4, folder),
     images.PATCHES["ResizeBilinear"]: lambda folder: agrees(
-        lambda x: tf.image.resize(tf.reshape(tf.tile(x, [1, 270]), [-1, 1, 1080, 1]), (1, 224)), SIGNS, folder
+        lambda x: tf.image.resize(tf.reshape(tf.tile(x, [1, 270]), [-1, 1, 1080, 1]), (1, 224)), SIGNS + 4, folder
     ),
     images.PATCHES["ScaleAndTranslate"]: lambda folder: agrees(
         lambda x: tf.image.resize(tf.reshape(x, [-1, 1, 4, 1]), (1, 3), antialias=True), SIGNS, folder
