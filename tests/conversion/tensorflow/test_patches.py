@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -55,7 +56,10 @@ def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bo
     runner = OnnxRunner.open(folder / "out.onnx")
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
     expected = function(tf.constant(rows)).numpy()
-    return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-5, atol=1e-30)
+    right = found.shape == expected.shape and np.allclose(found, expected, rtol=1e-5, atol=1e-30)
+    if not right:
+        logging.getLogger(__name__).warning("%s in place of %s", found, expected)  # shown where the test fails
+    return right
 
 
 def patches(x: Any, padding: str = "SAME", rate: int = 1) -> Any:
