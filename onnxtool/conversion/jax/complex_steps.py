@@ -150,10 +150,12 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "convert_element_type": lambda step, x: x if np.dtype(step.params["new_dtype"]).kind == "c" else x.real,
     "copy": lambda _, x: x,
     **dict.fromkeys(
-        ("add", "add_any", "sub", "neg", "reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "slice"),
+        (
+            *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reshape", "transpose", "squeeze", "expand_dims"),
+            *("broadcast_in_dim", "slice", "concatenate", "rev", "pad"),
+        ),
         _by_part,
     ),
-    **dict.fromkeys(("concatenate", "rev", "reduce_sum", "cumsum", "pad"), _by_part),
 }
 
 

@@ -31,17 +31,8 @@ from onnxtool.conversion.sklearn.source_columns import SourceColumns
 # Operators that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
 _TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap", "Softplus", "Erf")
 _GIVE_FLOATS = (
-    *(
-        "LinearRegressor",
-        "LinearClassifier",
-        "SVMRegressor",
-        "SVMClassifier",
-        "Imputer",
-        "Binarizer",
-        "Softplus",
-        "Erf",
-    ),
-    *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *TREES),
+    *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer", "Softplus"),
+    *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", "Erf", *TREES),
 )
 _THRESHOLDS = "exact_thresholds"  # what nodes compare with
 _MEMBERS = "members"  # how many trees' chances are added, of which the mean is wanted

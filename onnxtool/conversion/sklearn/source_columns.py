@@ -33,18 +33,8 @@ _RISING = (np.exp, np.expm1, np.exp2, np.cbrt, np.arctan, np.arcsinh, np.tanh, n
 _SAME_FUNCTIONS = {
     *("absolute", "negative", "sign", "floor", "ceil", "rint", "square", "sqrt", "reciprocal", "add", "subtract"),
     *("multiply", "divide", "maximum", "minimum", "clip", "less", "less_equal", "greater", "greater_equal", "equal"),
-    *(
-        "logical_and",
-        "logical_or",
-        "logical_not",
-        "bitwise_and",
-        "bitwise_or",
-        "invert",
-        "isnan",
-        "isinf",
-        "signbit",
-        "remainder",
-    ),
+    *("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "invert", "isnan", "isinf", "signbit"),
+    "remainder",
 }
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's

@@ -86,7 +86,7 @@ def _windows(values: Any, output_size: Sequence[Any]) -> _Windows:
     for axis, count in enumerate(output_size):
         size = op.Gather(op.Shape(values), op.Constant(value_int=lead + axis), axis=0)
         # A size that is kept comes as a number that the graph computes.
-        windows = op.Constant(value_int=count) if isinstance(count, int) else op.Reshape(count, _scalar())
+        windows = op.Constant(value_int=count) if isinstance(count, int) else op.Squeeze(count)
         number = op.Range(op.Constant(value_int=0), windows, one)
         start = op.Div(op.Mul(number, size), windows)
         end = op.Div(op.Sub(op.Add(op.Mul(op.Add(number, one), size), windows), one), windows)
@@ -103,10 +103,6 @@ def _windows(values: Any, output_size: Sequence[Any]) -> _Windows:
 
 def _column(row: Any) -> Any:
     return op.Unsqueeze(row, op.Constant(value_ints=[1]))
-
-
-def _scalar() -> Any:
-    return op.Constant(value=ir.tensor(np.zeros(0, np.int64)))
 
 
 def _last(rank: int) -> Any:
