@@ -78,7 +78,7 @@ COMMANDS = {
     "check": "Check an ONNX file: specification, shapes, and a run on the embedded runtime.",
     "inspect": "Show a model's anatomy: inputs, outputs, operators, parameters, compute.",
     "optimize": "Make a model smaller and faster, and hold the result against it.",
-    "edit": "Change shapes, inputs, outputs, parts or versions of a model, each change proven.",
+    "edit": "Change shapes, inputs, outputs, parts or versions of a model, each change checked.",
     "quantize": "Make a model int8 or float16 within an accuracy budget.",
     "compare": "Run two models on the same inputs and show how far their outputs are apart.",
     "certificate": "Decide by exact arithmetic whether two ONNX files are the same real function.",

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Generic, ParamSpec, TypeVar
+
+from onnxtool.model.provenance.metadata import installed_version
 
 Inputs = ParamSpec("Inputs")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -36,10 +37,8 @@ class Patch(Generic[Inputs, Result_co]):
     @property
     def is_needed(self) -> bool:
         """Whether the installed version needs it; one that is not known does."""
-        try:
-            return not self.below or _release(version(self.library)) < _release(self.below)
-        except PackageNotFoundError:
-            return True
+        installed = installed_version(self.library)
+        return not self.below or not installed or _release(installed) < _release(self.below)
 
 
 LibraryPatch = Patch[[], AbstractContextManager[object]]

@@ -28,7 +28,7 @@ def test_operations_apply_in_the_order_of_the_command_line(onnxtool: Tool, digit
     graph = onnx.load(tmp_path / "out.onnx")
     assert ([i.name for i in graph.graph.input], [o.name for o in graph.graph.output]) == (["b"], ["image"])
     assert {p.key: p.value for p in graph.metadata_props}["k"] == "2"
-    assert "5 operations, 5 proven" in done.stdout
+    assert "5 operations, 5 checked" in done.stdout
 
 
 def test_the_report_as_json(onnxtool: Tool, digits_onnx: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `edit` says: each operation with what it did and how that was proven."""
+"""What `edit` says: each operation with what it did and how that was checked."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from onnxtool.report.edit import EditReport, OperationListReport, Proof
 def edit(report: EditReport) -> Iterator[Part]:
     """Each operation with its proof; for a dry run, what would change."""
     count = len(report.steps)
-    proven = sum(s.proof is not None and s.proof.compared for s in report.steps)
+    checked = sum(s.proof is not None and s.proof.compared for s in report.steps)
     run = sum(s.proof is not None and not s.proof.compared for s in report.steps)
-    told = f"{plural(count, 'operation')}, {proven} proven" if proven else f"{count} applied, none proven"
+    told = f"{plural(count, 'operation')}, {checked} checked" if checked else f"{count} applied, none checked"
     told += f", {run} only run: the outputs are random and were not compared" if run else ""
     unproven = len(report.unproven)
     told += f"; {plural(unproven, 'assumption')} not proven" if unproven else ""

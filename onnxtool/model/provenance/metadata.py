@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,15 +46,18 @@ def read_history(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
     return [s for s in steps if isinstance(s, dict)] if isinstance(steps, list) else []
 
 
+@cache  # reading a distribution's metadata takes milliseconds each time
+def installed_version(package: str) -> str:
+    """Of a distribution by its name; "" where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
 def versions(*packages: str) -> dict[str, str]:
     """Installed versions of the given distributions; missing ones are left out."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {package: installed_version(package) for package in packages if installed_version(package)}
 
 
 DIGEST_KEY = "onnxtool.digest"
