@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnxtool.equality.certificate.interpreter import Interpreter
-from onnxtool.equality.certificate.values import Array, Attributes, Item, NotCoveredError, Value
+from onnxtool.equality.certificate.values import Array, Attributes, Item, NotCoveredError, UndefinedError, Value
 
 
 def multi_head_attention(m: Interpreter, i: list[Item], a: Attributes) -> Value:
@@ -60,7 +60,7 @@ def rotary_embedding(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     heads = x.reshape(*x.shape[:2], -1, 2 * half) if x.ndim == 3 else x.transpose(0, 2, 1, 3)
     start, length = int(first.reshape(())), heads.shape[1]
     if length > len(cos) - start:
-        raise NotCoveredError("RotaryEmbedding of more positions than there are")
+        raise UndefinedError("RotaryEmbedding of more positions than there are")
     cos, sin = (part[start : start + length, None] for part in (cos, sin))
     left, right = heads[..., :half], heads[..., half:]
     turned = [f.sub(f.mul(left, cos), f.mul(right, sin)), f.add(f.mul(right, cos), f.mul(left, sin))]

@@ -24,6 +24,7 @@ from onnxtool.equality.certificate.values import (
     Item,
     NotCoveredError,
     TooManyStepsError,
+    UndefinedError,
     Value,
     exact,
     is_float,
@@ -37,10 +38,15 @@ from onnxtool.equality.certificate.values import (
     small_number,
     type_of,
 )
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.operators.table import lookup
 from onnxtool.model.proto_nodes import all_nodes
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.session import EXACT
 
 _MOST_STEPS = 1300
+_FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
+_SIZES = 64  # an input of as many integers may say a size
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 # What ONNX raises where its inference does not know an operator, or refuses its inputs.
 _NOT_INFERRED = (onnx.defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
@@ -144,15 +150,20 @@ class _NoticedInputs(list[Item]):
 
 
 @functools.cache
-def _defaults(kind: str, domain: str, version: int) -> Attributes:
-    """The attributes of an operator that mean the same as if they were left out."""
+def _schema(kind: str, domain: str, version: int) -> tuple[object, Attributes]:
+    """What an operator takes and gives by name, and its attributes that mean the same as if left out.
+
+    A version that takes more types alone has the same names, one that computes something else has others: RoiAlign
+    counts from other places since it has an attribute to say from where.
+    """
     try:
         schema = onnx.defs.get_schema(kind, version, "" if domain == "ai.onnx" else domain)
     except onnx.defs.SchemaError:
-        return {}
-    return {
-        n: helper.get_attribute_value(a.default_value) for n, a in schema.attributes.items() if a.default_value.name
-    }
+        return (), {}
+    usual = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+    defaults = {n: helper.get_attribute_value(value) for n, value in usual.items()}
+    names = [sorted(schema.attributes), *([p.name for p in parts] for parts in (schema.inputs, schema.outputs))]
+    return repr((names, sorted(defaults.items()))), defaults
 
 
 @dataclass(frozen=True)
@@ -328,7 +339,12 @@ class Interpreter:
     @property
     def version(self) -> int:
         """Of ONNX's operators."""
-        return int(self._opsets.get("", 1))
+        return self._opset("")
+
+    def _opset(self, domain: str) -> int:
+        """Which version of a domain's operators the model means; ONNX's own domain has two names."""
+        names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+        return next((int(self._opsets[n]) for n in names if n in self._opsets), 1)
 
     def constant(self, name: str, array: Array) -> Array:
         """Floats that an operator has as an attribute, as elements: those that stand for them, or their own."""
@@ -361,8 +377,8 @@ class Interpreter:
             found = self._remembered(node, inputs, attributes)
         except NotCoveredError:
             raise
-        except (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError) as error:
-            raise NotCoveredError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
+        except _FAULTS as error:
+            raise UndefinedError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
         outputs = list(found) if isinstance(found, tuple) else [found]
         if self._asks:
             for follower in _FOLLOWERS:
@@ -382,7 +398,7 @@ class Interpreter:
             key = (node.domain, node.op_type, self.version, len(node.output), marks, named)
             if key in self._memory:
                 return self._memory[key]
-        found = self.apply(node.op_type, inputs, attributes, len(node.output), node.domain)
+        found = self._applied(node.op_type, inputs, attributes, len(node.output), node.domain)
         if key is not None and self._memory is not None and isinstance(found, Value) and found.data.size <= _KEPT:
             self._memory[key] = found
         return found
@@ -410,10 +426,26 @@ class Interpreter:
             self._opsets, self._constants = opsets, constants
         return [env.get(name) for name in function.output]
 
+    def _applied(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
+        """One operator's outputs by its formula; in a form that this has none for, as an uninterpreted function.
+
+        What has no formula at some sizes alone stays without: elsewhere a formula may tell that others are equal to it.
+        """
+        try:
+            return self.apply(kind, inputs, attributes, count, domain)
+        except (DataShapeError, TooManyStepsError, UndefinedError):
+            raise
+        except NotCoveredError:
+            try:
+                return self.opaque(kind, inputs, attributes, count, domain, by_rows=False)
+            except (NotCoveredError, *_FAULTS):
+                pass
+            raise
+
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
         """One operator's outputs; attributes that say the default are as good as left out."""
         values = [v for i in inputs for v in (i if isinstance(i, list) else [i]) if isinstance(v, Value)]
-        usual = _defaults(kind, domain, self.version)
+        usual = _schema(kind, domain, self._opset(domain))[1]
         attributes = {k: v for k, v in attributes.items() if k not in usual or usual[k] != v}
         if kind == "Size":
             return exact(np.int64(inputs[0].data.size))
@@ -481,7 +513,7 @@ class Interpreter:
     ) -> list[Item] | None:
         if domain not in ("", "ai.onnx") or not all(isinstance(v, Value) or v is None for v in inputs):
             return None
-        version = self._opsets.get(domain, 1)
+        version = self._opset(domain)
         try:
             schema: Any = onnx.defs.get_schema(kind, version, "")
         except onnx.defs.SchemaError:
@@ -497,7 +529,7 @@ class Interpreter:
             return None
         if not function.node:
             return None
-        defaults = _defaults(kind, domain, version)
+        defaults = _schema(kind, domain, version)[1]
         if not function.opset_import:
             function = onnx.FunctionProto.FromString(function.SerializeToString())
             function.opset_import.append(helper.make_opsetid("", version))
@@ -565,7 +597,7 @@ class Interpreter:
         if kind == "Split":
             sizes = attributes.get("split") if len(plain) < 2 or plain[1] is None else plain[1].data
             if sizes is not None and sum(map(int, sizes)) != source.data.shape[attributes.get("axis", 0)]:
-                raise NotCoveredError("Split into other sizes than there are")
+                raise UndefinedError("Split into other sizes than there are")
         if kind == "Pad" and len(plain) > 1:
             found: tuple[Item, ...] = (exact(self._padded(_cut(plain), attributes.get("mode", b"constant").decode())),)
         else:
@@ -595,17 +627,38 @@ class Interpreter:
             widths[axis] = (int(first), int(last))
         return self.field.pad(data, widths, mode, inputs[2].data if len(inputs) > 2 and inputs[2] is not None else 0)
 
-    def opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
-        """Nothing is known but that equal arguments give equal results, of the shape that zeros give."""
+    def opaque(
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str, by_rows: bool = True
+    ) -> Any:
+        """Nothing is known but that equal arguments give equal results, of the shape that zeros give.
+
+        Args:
+            kind: the operator.
+            inputs: its inputs.
+            attributes: its attributes.
+            count: how many outputs it has.
+            domain: where it is from.
+            by_rows: rows may be apart where the table of operators says so of its usual form.
+
+        Raises:
+            NotCoveredError: what it gives hangs on more, or nothing tells its shape.
+        """
         if kind in _DRAWS:
             return self._drawn(kind, inputs, attributes)
+        if lookup(kind, domain).random:
+            raise NotCoveredError(f"{kind}, which draws random numbers")
         if any(not isinstance(v, Value) and v is not None for v in inputs):
             raise NotCoveredError(f"{kind} of a sequence")
-        names = sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
-        seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
+        if any(isinstance(v, onnx.GraphProto) for v in attributes.values()):
+            raise NotCoveredError(f"{kind}, whose graphs may read more than its inputs")
+        form = _schema(kind, domain, self._opset(domain))[0]  # in another the same words may mean something else
+        names = form, sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
+        seen = [np.array(-1) if v is None else self._seen_as_whole(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
         own = lookup(kind, domain)
-        split = [i for i, v in enumerate(inputs) if v is not None and own.has_rows(i) and self.field.has_values]
+        split = [
+            i for i, v in enumerate(inputs) if by_rows and v is not None and own.has_rows(i) and self.field.has_values
+        ]
         rows = {np.shape(seen[i])[0] if np.ndim(seen[i]) > 1 else -1 for i in split}
         rows |= {s[0] if s else -1 for s, _ in shapes}
         apart = max(rows) if split and len(rows) == 1 else -1
@@ -619,11 +672,20 @@ class Interpreter:
         found = [self.symbol(result(f"{domain}.{kind}.{i}", s), dtype) for i, (s, dtype) in enumerate(shapes)]
         return tuple(found) if len(found) > 1 else found[0]
 
+    def _seen_as_whole(self, value: Value) -> Array:
+        """A tensor's elements; of many known integers (weights in blocks) one element that tells them apart."""
+        if value.exact and value.dtype.kind in "iu" and value.data.size > _SIZES:
+            return self.field.hash("integers", attributes=self.mark(value))
+        return self.elements(value)
+
     def _opaque_shapes(
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
     ) -> list[tuple[Sequence[int], np.dtype[Any]]]:
-        """Shapes and types of an operator's outputs, by ONNX's inference, or else as it gives for some numbers."""
-        inferred = self._inferred(kind, inputs, attributes, count, domain)
+        """Shapes and types of an operator's outputs: by ONNX's inference, by the runtime's for operators of its own,
+        or else as it gives for some numbers.
+        """
+        infers = self._inferred_by_runtime if domain == "com.microsoft" else self._inferred
+        inferred = infers(kind, inputs, attributes, count, domain)
         if inferred is not None:
             return inferred
         trial = [None if v is None else Value(_some_numbers(v), v.dtype) for v in inputs]
@@ -645,7 +707,7 @@ class Interpreter:
             NotCoveredError: it leaves a dim open although all shapes, and what is exact, are known.
         """
         try:
-            schema = onnx.defs.get_schema(kind, self._opsets.get(domain, 1), domain)
+            schema = onnx.defs.get_schema(kind, self._opset(domain), "" if domain == "ai.onnx" else domain)
             node = self._as_node(kind, inputs, attributes, count, domain)
             values = {f"i{i}": v for i, v in enumerate(inputs) if v is not None}
             data = {n: numpy_helper.from_array(v.data) for n, v in values.items() if v.exact and not is_float(v.dtype)}
@@ -663,6 +725,23 @@ class Interpreter:
             ([d.dim_value for d in t.shape.dim], np.dtype(helper.tensor_dtype_to_np_dtype(t.elem_type)))
             for t in tensors
         ]
+
+    def _inferred_by_runtime(
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
+    ) -> list[tuple[Sequence[int], np.dtype[Any]]] | None:
+        """As the runtime says when it loads the operator alone; nothing is computed. None where it leaves one open."""
+        node = self._as_node(kind, inputs, attributes, count, domain)
+        given = {f"i{i}": v for i, v in enumerate(inputs) if v is not None}
+        sizes = {n: v for n, v in given.items() if v.exact and not is_float(v.dtype) and v.data.size <= _SIZES}
+        graph = helper.make_graph(
+            [node],
+            "operator",
+            [helper.make_value_info(n, type_of(v)) for n, v in given.items() if n not in sizes],
+            [onnx.ValueInfoProto(name=name) for name in node.output],
+            [numpy_helper.from_array(v.data, n) for n, v in sizes.items()],
+        )
+        imports = [helper.make_opsetid(d, v) for d, v in self._opsets.items()]
+        return _shapes_when_loaded(helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString())
 
     def _drawn(self, kind: str, inputs: list[Item], attributes: Attributes) -> Value:
         """The n-th random operator draws the same in each model, if it is of the same kind."""
@@ -764,6 +843,20 @@ class Interpreter:
         if all(v.exact for v in values):
             return exact(np.stack([v.data for v in values], axis))
         return self.symbol(np.stack([self.elements(v) for v in values], axis), values[0].dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def _shapes_when_loaded(model: bytes) -> list[tuple[Sequence[int], Any]] | None:
+    """Shapes and types of a model's outputs, as the runtime infers them from those of its inputs."""
+    try:
+        outputs = OnnxRunner.open(model, EXACT).outputs
+    except OnnxToolError:
+        return None
+    shapes = [[d for d in s.shape or () if isinstance(d, int)] for s in outputs]
+    # An operator whose shapes the runtime cannot infer has none, as a scalar has.
+    if any(not known or len(known) < len(s.shape or ()) for known, s in zip(shapes, outputs, strict=True)):
+        return None
+    return [(known, s.dtype) for known, s in zip(shapes, outputs, strict=True)]
 
 
 def _attributes_of(node: onnx.NodeProto, outer: Attributes) -> Attributes:

@@ -23,6 +23,7 @@ from onnxtool.equality.certificate.values import (
     Item,
     NotCoveredError,
     Tag,
+    UndefinedError,
     Value,
     exact,
     is_float,
@@ -585,7 +586,7 @@ def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     summand = f.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
     size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(summand.shape[2:])]
     if min(size, default=1) < bool(x.size):
-        raise NotCoveredError(f"{kind} whose window is larger than its input")  # each runtime does something else
+        raise UndefinedError(f"{kind} whose window is larger than its input")  # each runtime does something else
     m.reach(x.shape[2:], kernel, (strides, dilations, pads))
     if kind == "MaxPool" and int(np.prod(kernel)) == 1 and not any(pads):  # it moves elements
         one = f.window((0,) * rank, size, strides, dilations)
@@ -634,14 +635,20 @@ def _instance_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 
 @operator("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
-def _layer_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _layer_norm(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     f, x = m.field, m.elements(i[0])
-    if a["_outputs"] > 1:
-        raise NotCoveredError("LayerNormalization with mean and deviation")
-    axes = tuple(range(a.get("axis", -1) % x.ndim, x.ndim))
+    axes, epsilon = tuple(range(a.get("axis", -1) % x.ndim, x.ndim)), a.get("epsilon", 1e-5)
     norm = _normal if a["_kind"] == "LayerNormalization" else _rms
-    found = f.mul(norm(f, x, axes, a.get("epsilon", 1e-5)), m.elements(i[1]))
-    return m.symbol(f.add(found, m.elements(i[2])) if len(i) > 2 and i[2] is not None else found, i[0].dtype)
+    found = f.mul(norm(f, x, axes, epsilon), m.elements(i[1]))
+    found = f.add(found, m.elements(i[2])) if len(i) > 2 and i[2] is not None else found
+    if a["_outputs"] == 1:
+        return m.symbol(found, i[0].dtype)
+    mean = f.mean(x, axes, keepdims=True)
+    centred = f.sub(x, mean) if norm is _normal else x
+    variance = f.mean(f.mul(centred, centred), axes, keepdims=True)
+    deviation = f.inverse(f.sqrt(f.add(variance, f.from_float(np.float32(epsilon)))))
+    parts = [mean, deviation] if norm is _normal else [deviation]
+    return tuple(m.symbol(part, i[0].dtype) for part in (found, *parts))
 
 
 @operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
@@ -718,7 +725,7 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         else a["k"]
     )
     if count > x.shape[axis]:
-        raise NotCoveredError("TopK of more than there is")
+        raise UndefinedError("TopK of more than there is")
     places = np.arange(count).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     results = [f.hash(f"{kind} {part}", seen, places, attributes=names) for part in ("values", "indices")]
     if kind == "TopK" and count and a.get("sorted", 1) == 1:  # the first is the largest
@@ -870,7 +877,7 @@ def _optional(_: Interpreter, i: list[Item], a: Attributes) -> Any:
     if a["_kind"] == "OptionalHasElement":
         return exact(np.array(held is not None))
     if held is None and declared is None:
-        raise NotCoveredError("what an empty optional holds")
+        raise UndefinedError("what an empty optional holds")
     return held
 
 
@@ -882,7 +889,7 @@ def _split_to_sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     parts = np.array(1) if given is None else m.numbers(given, "the sizes of SplitToSequence")
     ends = [*range(0, size, int(parts)), size] if parts.ndim == 0 else [0, *np.cumsum(parts)]
     if parts.min(initial=1) < 1 or ends[-1] != size:
-        raise NotCoveredError("SplitToSequence into other sizes than there are")
+        raise UndefinedError("SplitToSequence into other sizes than there are")
     found = [m.apply("Slice", [whole, *(exact(np.array([n])) for n in (*pair, axis))], {}) for pair in pairwise(ends)]
     if given is None and not keeps:
         found = [m.apply("Reshape", [v, exact(np.array(np.squeeze(v.data, axis).shape))], {}) for v in found]

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxtool.equality.certificate.field import ONE, Array, Field
 from onnxtool.equality.certificate.interpreter import Interpreter
-from onnxtool.equality.certificate.values import Attributes, Item, NotCoveredError
+from onnxtool.equality.certificate.values import Attributes, Item, UndefinedError
 
 _USUAL = {"LSTM": (b"Sigmoid", b"Tanh", b"Tanh"), "GRU": (b"Sigmoid", b"Tanh"), "RNN": (b"Tanh",)}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -16,7 +16,7 @@ def recurrent_layer(m: Interpreter, i: list[Item], a: Attributes) -> tuple[Item,
     """LSTM, GRU or RNN; nothing is known of activations of its own, peepholes, or rows of different lengths.
 
     Raises:
-        NotCoveredError: the hidden size is not that of the weights.
+        UndefinedError: the hidden size is not that of the weights.
     """
     kind = a["_kind"]
     inputs = [*i, *[None] * (8 - len(i))]
@@ -32,7 +32,7 @@ def recurrent_layer(m: Interpreter, i: list[Item], a: Attributes) -> tuple[Item,
     weight, recurrent = m.elements(i[1]), m.elements(i[2])
     width = recurrent.shape[2]
     if a.get("hidden_size", width) != width:
-        raise NotCoveredError(f"{kind} whose hidden_size is not that of its weights")
+        raise UndefinedError(f"{kind} whose hidden_size is not that of its weights")
     bias = m.elements(i[3]) if inputs[3] is not None else np.zeros((directions, 2 * _GATES[kind] * width), np.int64)
     shape = (batch, directions, width) if a.get("layout", 0) else (directions, batch, width)
     count = 2 if kind == "LSTM" else 1

@@ -44,6 +44,10 @@ class TooManyStepsError(NotCoveredError):
     """A loop that is longer than what is followed; it says nothing of the model."""
 
 
+class UndefinedError(NotCoveredError):
+    """An operator at sizes for which nothing says what it gives, or for which its formula fails."""
+
+
 @dataclass(frozen=True)
 class Over:
     """Numbers that are no smaller than a part of others, as what a normalization divides by.
@@ -195,6 +199,7 @@ __all__ = [
     "Over",
     "Tag",
     "TooManyStepsError",
+    "UndefinedError",
     "Value",
     "exact",
     "is_float",
