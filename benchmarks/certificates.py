@@ -93,7 +93,10 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
         what = f"{tensor.name} {array}, used by {[n.op_type for n in nodes if tensor.name in n.input]}"
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     else:
-        node = rng.choice([n for n in nodes if n.input and len(n.output) == 1])
+        single = [n for n in nodes if n.input and len(n.output) == 1]
+        if not single:
+            return None
+        node = rng.choice(single)
         for other in nodes:
             for i, name in enumerate(other.input):
                 if name == node.output[0]:

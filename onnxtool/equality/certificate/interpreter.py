@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ from onnxtool.runtime.session.session import EXACT
 
 _MOST_STEPS = 1300
 _FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
+_COPIED = 2**16  # elements of a tensor that is moved although only its shape is asked for
 _SIZES = 64  # an input of as many integers may say a size
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 # What ONNX raises where its inference does not know an operator, or refuses its inputs.
@@ -546,6 +548,9 @@ class Interpreter:
         """By ONNX's own implementation, on numbers."""
         if kind == "GatherElements":
             return _gather_elements(inputs[0], inputs[1], attributes.get("axis", 0))
+        if kind == "Expand":  # a view, which takes no memory
+            data, shape = inputs[0].data, tuple(map(int, inputs[1].data))
+            return exact(np.broadcast_to(data, np.broadcast_shapes(data.shape, shape)))
         node = self._as_node(kind, inputs, attributes, count, domain)
         versions = {"": 1, **self._opsets, **({"": opset} if opset else {})}
         key = node.SerializeToString() + repr(versions).encode()
@@ -601,7 +606,8 @@ class Interpreter:
         if kind == "Pad" and len(plain) > 1:
             found: tuple[Item, ...] = (exact(self._padded(_cut(plain), attributes.get("mode", b"constant").decode())),)
         else:
-            found = several(self.by_reference(kind, plain, attributes, count))
+            found = self._moved_shapes(kind, inputs, attributes, count, source)
+            found = found or several(self.by_reference(kind, plain, attributes, count))
 
         def move(array: Array) -> list[Array]:
             if array is not source.number and not self.field.has_values:  # other elements move as those that did
@@ -618,6 +624,17 @@ class Interpreter:
             for value, number in zip(results, move(source.number), strict=True):
                 value.number = number
         return results if len(results) > 1 else results[0]
+
+    def _moved_shapes(
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int, source: Value
+    ) -> tuple[Item, ...]:
+        """What stands for large tensors where shapes alone are asked for; none where they have to be moved."""
+        if self.field.has_values or source.number is not None or source.data.size <= _COPIED:
+            return ()
+        with suppress(DataShapeError):
+            shapes = self._inferred(kind, inputs, attributes, count, "") or ()
+            return tuple(exact(np.broadcast_to(np.int64(0), shape)) for shape, _ in shapes)
+        return ()
 
     def _padded(self, inputs: list[Any], mode: str) -> Array:
         """As the field pads, which has no need of the elements where it computes shapes alone."""
@@ -820,7 +837,13 @@ class Interpreter:
         if not length or self.version < 9:
             raise NotCoveredError(f"Scan of {length} steps")
         collected: list[list[Item]] = []
+        before: list[Item] = []
         for step in range(length):
+            if step > 1 and not self.field.has_values and _are_shapes_alone([*before, *states, *series]):
+                # Each further step is as the last one: of the same shapes, and nothing else is asked for.
+                collected += [collected[-1]] * (length - step)
+                break
+            before = states
             parts = [
                 Value(np.take(v.data, length - 1 - step if back else step, axis), v.dtype, v.exact)
                 for v, axis, back in zip(series, axes, backwards, strict=True)
@@ -857,6 +880,11 @@ def _shapes_when_loaded(model: bytes) -> list[tuple[Sequence[int], Any]] | None:
     if any(not known or len(known) < len(s.shape or ()) for known, s in zip(shapes, outputs, strict=True)):
         return None
     return [(known, s.dtype) for known, s in zip(shapes, outputs, strict=True)]
+
+
+def _are_shapes_alone(values: Sequence[Item]) -> bool:
+    """Whether nothing is known of some tensors but their shapes."""
+    return all(isinstance(v, Value) and not v.exact and v.number is None for v in values)
 
 
 def _attributes_of(node: onnx.NodeProto, outer: Attributes) -> Attributes:

@@ -547,9 +547,11 @@ def _unrepeated(array: np.ndarray) -> np.ndarray:
     """One slice along each axis whose slices are all the same."""
     nan = array.dtype.kind in "fc"  # texts have none
     for axis in range(array.ndim if array.size else 0):
-        one, last = array.take([0], axis), array.take([-1], axis)
+        one, last = (array[(*[slice(None)] * axis, place)] for place in (slice(0, 1), slice(-1, None)))
         alike = np.array_equal(one, last, equal_nan=nan)  # most that are not all the same are unlike here already
-        array = one if alike and np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=nan) else array
+        is_view = not array.strides[axis]  # of one slice
+        if is_view or (alike and np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=nan)):
+            array = one
     return array
 
 
