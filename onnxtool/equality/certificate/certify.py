@@ -45,8 +45,8 @@ _MOST_NODES = 40_000  # of both; each is evaluated at several sizes
 _LARGEST = 2**16  # of the product of free dims, at which parts that others leave out are compared
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
 _KEPT = 1 / 3  # of the time: for the parts of the models that no usual size reaches
-_STEP = 16  # from one product of sizes to the next, within which a comparison is taken to be as fast
-_ELEMENT = 4e-8  # seconds, for an element of a tensor of A, in both models (measured: 3e-8 to 5e-8)
+_ELEMENT = 4e-8  # seconds, for an element of a tensor of A, in both models (measured: 3e-8 to 5e-8 without products)
+_MEASURED = 2**16  # elements more in one comparison than in another: what they take tells what an element takes
 _MOST_ELEMENTS = 2**26  # of one tensor: several of its size are there at a time
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
 _FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
@@ -101,8 +101,7 @@ class _Pair:
     full: set[str] = field(default_factory=set)
     reached: dict[str, np.ndarray] = field(default_factory=dict)
     filled: Filled = field(default_factory=Filled)
-    seconds: float = 0.0  # of this thread, for the fastest comparison
-    grown: float = 0.0  # the largest product of sizes that were compared
+    compared: list[tuple[int, float]] = field(default_factory=list)  # elements of A, and seconds of this thread
     run: SizeRun = field(init=False)
     weights: tuple[dict[str, Value], dict[str, Value]] = field(init=False)
 
@@ -112,13 +111,13 @@ class _Pair:
 
     def affordable(self, sizes: Sizes, deadline: float) -> bool:
         """Whether a comparison at some sizes would end in time, and within memory."""
-        now, grown = time.thread_time(), np.prod([*sizes.values()], dtype=float)
-        if now > deadline or grown <= _STEP * self.grown:
-            return now <= deadline
-        if self.run.too_large(sizes):  # then a run tells nothing
+        now, (least, fastest), (most, took) = time.thread_time(), min(self.compared), max(self.compared)
+        if now > deadline or self.run.too_large(sizes):  # a run of what is too large tells nothing
             return False
         self.run.of(sizes)
-        return self.run.largest <= _MOST_ELEMENTS and now + self.seconds + self.run.total * _ELEMENT <= deadline
+        element = max((took - fastest) / (most - least), _ELEMENT) if most - least >= _MEASURED else _ELEMENT
+        needed = fastest + max(self.run.total - least, 0) * element
+        return self.run.largest <= _MOST_ELEMENTS and now + needed <= deadline
 
     def see(self, side: str, node: onnx.NodeProto, name: str, value: Item) -> None:
         """Keep which tensors had no element at any size yet, or zeros alone: what is behind was not compared."""
@@ -156,8 +155,8 @@ class _Pair:
             self.reached[name] = places | self.reached.get(name, np.array(False))
         self.points.append(FieldPoint(point.salt, point.p, self.shapes(sizes)))
         took = time.thread_time() - began
-        self.seconds = min(took, self.seconds or took)
-        self.grown = max(self.grown, float(np.prod([*sizes.values()], dtype=float)))
+        self.run.of(sizes)
+        self.compared.append((self.run.total, took))
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Of A's inputs."""

@@ -595,6 +595,10 @@ class Field:
             lower[:, places] = decided
         return lower
 
+    def rows(self, table: Array, indices: Array, axis: int = 0) -> Array:
+        """Rows of a table for indices that are whole numbers."""
+        return np.take(table, indices.astype(np.int64), axis)
+
     def take(self, table: Array, indices: Array, axis: int = 0) -> Array:
         """Rows of a table for indices that are elements: a function of the index and of all rows.
 

@@ -761,7 +761,7 @@ def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     if indices.exact:
         if table.exact:
             return m.by_reference("Gather", i, {"axis": axis})
-        return m.symbol(np.take(table.data, indices.data.astype(np.int64), axis), table.dtype)
+        return m.symbol(m.field.rows(table.data, indices.data, axis), table.dtype)
     return m.symbol(m.field.take(m.elements(table), indices.data, axis), table.dtype)
 
 

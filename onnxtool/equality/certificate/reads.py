@@ -40,7 +40,8 @@ class _Reads(Shapes):
         self._computed: list[tuple[int, list[Array]]] = []
         self._read = np.zeros(0, bool)
 
-    pad, concat = Field.pad, Field.concat  # which move elements
+    has_values = True  # the numbers of elements
+    pad, concat, rows = Field.pad, Field.concat, Field.rows  # which move elements
 
     def mark(self, array: object) -> None:
         """All elements of an array are read."""
@@ -92,8 +93,8 @@ _TOGETHER = frozenset(
         *("cumsum", "einsum"),
     )
 )
-for _name in vars(Shapes):
-    if not _name.startswith("_") and _name not in ("draw", "scalar", "from_int", "from_float", "pad", "concat"):
+for _name in vars(Shapes).keys() - vars(_Reads).keys() - {"draw", "scalar", "from_int", "from_float"}:
+    if not _name.startswith("_"):
         setattr(_Reads, _name, _following(_name))
 
 

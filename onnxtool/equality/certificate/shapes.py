@@ -132,5 +132,11 @@ class Shapes(Field):
     def reached(self, x: Array, trees: Decisions) -> Array:
         return _of([x.shape[0], trees.count])
 
+    def rows(self, table: Array, indices: Array, axis: int = 0) -> Array:
+        count = table.shape[axis]
+        if indices.size and not -count <= indices.min() <= indices.max() < count:
+            raise IndexError(f"a row that a table of {count} rows has not")
+        return self.take(table, indices, axis)
+
     def take(self, table: Array, indices: Array, axis: int = 0) -> Array:
         return _of([*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]])

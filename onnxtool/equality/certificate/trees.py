@@ -175,7 +175,8 @@ def extracted(m: Interpreter, i: list[Item], _: Attributes) -> Any:
     f, places = m.field, i[1].data.reshape(-1)
     table = i[0].data.reshape(1, -1) if i[0].data.ndim == 1 else i[0].data
     if i[1].exact:
-        found = np.take(table, places.astype(np.int64), axis=-1)
-        return exact(found) if i[0].exact else m.symbol(found, i[0].dtype)
+        if i[0].exact:
+            return exact(np.take(table, places.astype(np.int64), axis=-1))
+        return m.symbol(f.rows(table, places, table.ndim - 1), i[0].dtype)
     elements = m.elements(exact(table)) if i[0].exact else table
     return m.symbol(f.take(elements, places, elements.ndim - 1), i[0].dtype)
