@@ -231,7 +231,7 @@ class _Rows:
                     raise NotCoveredError(f"its tensors have more than {_MOST_ELEMENTS} elements")
                 seen.append((f"{node.op_type} {node.name or name!r}", data))
 
-        outputs = Interpreter(model or self._model, self._point, see=see).run(feeds)
+        outputs = Interpreter(model or self._model, self._point, see=see, rows=True).run(feeds)
         return seen, {name: _data(value) for name, value in outputs.items()}
 
 

@@ -195,6 +195,7 @@ class Interpreter:
         see: called with each node's outputs.
         memory: results of costly operators by what they are of, kept from one model to the next at the same point.
         weights: the model's initializers as they were read, kept from one point to the next.
+        rows: whether one row depends on another is asked: what is known as a whole alone is not covered then.
 
     Attributes:
         reached: by the output of a convolution or pooling that was computed, the places of its window that met
@@ -210,8 +211,9 @@ class Interpreter:
         see: Callable[[onnx.NodeProto, str, Item], None] | None = None,
         memory: dict[object, Item] | None = None,
         weights: dict[str, Value] | None = None,
+        rows: bool = False,
     ) -> None:
-        self.model, self.field, self._see = model, field, see
+        self.model, self.field, self._see, self._asks_rows = model, field, see, rows
         self._weights = {} if weights is None else weights
         self._constants = dict(constants or {})
         self._functions = {(f.domain, f.name): f for f in model.functions}
@@ -438,6 +440,8 @@ class Interpreter:
         except (DataShapeError, TooManyStepsError, UndefinedError):
             raise
         except NotCoveredError:
+            if self._asks_rows:
+                raise
             try:
                 return self.opaque(kind, inputs, attributes, count, domain, by_rows=False)
             except (NotCoveredError, *_FAULTS):
@@ -673,6 +677,8 @@ class Interpreter:
         seen = [np.array(-1) if v is None else self._seen_as_whole(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
         own = lookup(kind, domain)
+        if self._asks_rows and domain == "com.microsoft" and own.by_rows == ():
+            raise NotCoveredError(f"operator {domain}.{kind}")
         split = [
             i for i, v in enumerate(inputs) if by_rows and v is not None and own.has_rows(i) and self.field.has_values
         ]

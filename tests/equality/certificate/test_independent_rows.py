@@ -213,3 +213,25 @@ def test_a_shape_that_values_decide_is_not_taken_from_a_trial() -> None:
     found = row_dependence(onnx.parser.parse_model(text), 4)
     assert not found.decided
     assert "the data decides" in found.reason
+
+
+def of_runtime(node: onnx.NodeProto, *weights: np.ndarray) -> onnx.ModelProto:
+    """An operator of the runtime on rows of 16 numbers, and on what it is given besides."""
+    float32 = onnx.TensorProto.FLOAT
+    names = [name for name in node.input if name != "x"]
+    values = [onnx.helper.make_tensor_value_info(name, float32, ["n", 16]) for name in ("x", "y")]
+    held = [onnx.numpy_helper.from_array(array, name) for name, array in zip(names, weights, strict=True)]
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", values[:1], values[1:], held), opset_imports=opsets
+    )
+
+
+def test_operators_without_a_formula_mix_no_rows_where_the_table_of_operators_says_so() -> None:
+    sizes = {"K": 16, "N": 16, "bits": 4, "block_size": 16}
+    blocks = onnx.helper.make_node("MatMulNBits", ["x", "q", "s"], ["y"], domain="com.microsoft", **sizes)
+    packed, scales = np.arange(128, dtype=np.uint8).reshape(16, 1, 8), np.ones(16, np.float32)
+    assert row_dependence(of_runtime(blocks, packed, scales), 4) == RowDependence()
+    one_scale = onnx.helper.make_node("DynamicQuantizeMatMul", ["x", "w", "s"], ["y"], domain="com.microsoft")
+    found = row_dependence(of_runtime(one_scale, np.eye(16, dtype=np.uint8), np.float32(1)), 4)
+    assert found.reason and not found.decided  # that it is not known says nothing of its rows
