@@ -24,6 +24,7 @@ from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, Verdict
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.io.lazy_read import WORTHWHILE
+from onnxtool.model.ir.editing import release_mapped
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.options.convert import ConvertOptions
@@ -146,7 +147,9 @@ class SourceProof:
         if not self.probes:
             self.observe(graph)
         options, model = self._options, self._model
-        spilled = _unmap(graph)
+        release_mapped(graph)  # the runtime maps the file for itself
+        weights = (value.const_value for inner in graph.graphs() for value in inner.initializers.values())
+        spilled = any(isinstance(weight, ir.ExternalTensor) for weight in weights)
         # Weights on the disk stay there: no copies of them, rearranged or transposed.
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         # As of the graph: what its kernels may die of, the source may take.
@@ -297,23 +300,6 @@ def cleaned_up(graph: ir.Model, proof: SourceProof, notes: list[str]) -> tuple[i
     if not plain.differs:
         notes.append(f"left as the exporter wrote it: tidying it up {trouble}")
     return untouched, plain
-
-
-def _unmap(graph: ir.Model) -> bool:
-    """Let go of the pages of weights on the disk that were read; the runtime maps the file for itself.
-
-    Returns:
-        Whether there are such weights.
-    """
-    external = [
-        value.const_value
-        for inner in graph.graphs()
-        for value in inner.initializers.values()
-        if isinstance(value.const_value, ir.ExternalTensor)
-    ]
-    for tensor in external:
-        tensor.release()
-    return bool(external)
 
 
 def probe(model: SourceModel, options: ConvertOptions, domains: Mapping[str, Domain]) -> list[Probe]:

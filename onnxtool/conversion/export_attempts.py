@@ -50,8 +50,12 @@ class ExportAttempts:
     pace: ResourceAllowance
     stays: bool = False
 
-    def observed(self, graph: ir.Model) -> SourceProof:
+    def observed(self, graph: ir.Model, *, stays: bool = False) -> SourceProof:
         """Run the source on all inputs that a graph makes worth trying.
+
+        Args:
+            graph: made of the source.
+            stays: the source stays however many weights there are.
 
         Raises:
             InputError: it runs on none.
@@ -63,7 +67,7 @@ class ExportAttempts:
             began = time.perf_counter()
             proof.observe(graph)
             usual = time.perf_counter() - began
-        self.stays = io.weight_bytes(graph) <= WORTHWHILE  # of more there is no certificate
+        self.stays = stays or io.weight_bytes(graph) <= WORTHWHILE  # of more there is no certificate
         watched = supervised(self.model, what, self.opened.size, self.pace)
         proof.observe_further(graph, watched, usual, stays=self.stays)
         _refuse_unproven(self.model, str(self.opened), proof.tried)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from onnxtool.conversion.convert import load_source, with_arrays
-from onnxtool.conversion.equivalence import SourceProof
-from onnxtool.conversion.supervised_model import supervised
+from onnxtool.conversion.export_attempts import ExportAttempts
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
@@ -19,7 +17,6 @@ from onnxtool.model.provenance.metadata import read_history
 from onnxtool.model.spec import parse_dtype
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.worker.isolation import guarded
 
 # Options of the record that say how the file was to be written, and those that the caller gives anew.
 _OF_WRITING = {"opset", "strict"}
@@ -53,14 +50,8 @@ def replay(
     adapter.prepare(opened, chosen, export=True)
     graph = io.load(Path(model))
     tolerance = Tolerance(float(verification["rtol"]), float(verification["atol"]))
-    proof = SourceProof(loaded, chosen, tolerance, (str(opened), str(model)))
-    what = f"running the model with {adapter.name}"
-    with guarded(what, opened.size, pace=pace):
-        began = time.perf_counter()
-        proof.observe(graph)
-        usual = time.perf_counter() - began
-    proof.observe_further(graph, supervised(loaded, what, opened.size, pace), usual, stays=True)
-    report = proof.compare(graph)
+    attempts = ExportAttempts(opened, adapter, loaded, chosen, tolerance, (str(opened), str(model)), pace)
+    report = attempts.observed(graph, stays=True).compare(graph)
     return replace(report, warnings=(*report.warnings, *_other_inputs(report, verification)))
 
 

@@ -7,24 +7,41 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.inliner
+import onnx_ir as ir
+from onnx import numpy_helper
 
 from onnxtool.errors import one_line
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
 from onnxtool.model.header import element_type, operator_name
 from onnxtool.model.io.in_memory import ModelLike, takes_models
+from onnxtool.model.ir.queries import constant_array
 from onnxtool.model.operators.cost import Shape, has_products, macs
+from onnxtool.model.operators.reference import compute
 from onnxtool.model.operators.shape_inference import infer_shapes
-from onnxtool.model.operators.value_facts import remember_given, sizes_of
+from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.operators.value_facts import (
+    elements_of,
+    integers,
+    remember_given,
+    set_elements,
+    sizes_of,
+    static_shape,
+)
 from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, read_history
+from onnxtool.model.randomness import is_random
 from onnxtool.model.safety.tensors import declared_bytes
-from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, complete, infer, known_shapes, light_copy
+from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, infer, known_shapes, light_copy
 from onnxtool.model.spec import Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
-_ROUNDS = 6
+_ROUNDS = 12  # each gets past the next layer of computed shapes
+_SMALL = 1024  # elements of a constant that may be part of a shape
+_QUICK = ("Constant", "ConstantOfShape", "Range")
+_MOST = 20_000  # evaluations of nodes
 _LONG = 32
 _SHORT = 16  # the length to try where the assumed one fits no shape
 
@@ -162,7 +179,7 @@ def _listed(
     assumed = bind_inputs(bound, given, length)
     shapes = known_shapes(bound)
     try:
-        shapes = _shapes(complete(bound))
+        shapes = _shapes(infer(bound))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         warnings.append(f"shape inference failed, compute is not counted: {one_line(error)}")
     return list(_nodes(proto, shapes)), assumed
@@ -172,16 +189,19 @@ def _shapes(inferred: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
     """By ONNX's own inference and by our rules in turn: each goes on from what the other has found.
 
     Args:
-        inferred: of `complete`; changed in place.
+        inferred: by ONNX; changed in place.
     """
     known: dict[str, tuple[Dim, ...]] = {}
     for _ in range(_ROUNDS):
-        known |= known_shapes(inferred)
         model = io.from_proto(inferred)
         values = [output for graph in model.graphs() for node in graph for output in node.outputs]
         for value in values:
             remember_given(value, value.shape)
         infer_shapes(model)
+        if constants := _computed_constants(model):
+            inferred = infer(_with_constants(inferred, constants))
+            continue
+        known |= known_shapes(inferred)
         found = []
         for value in values:
             sizes, name = sizes_of(value), value.name
@@ -195,6 +215,69 @@ def _shapes(inferred: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
         inferred.graph.value_info.extend(found)
         inferred = infer(inferred)
     return known
+
+
+def _computed_constants(model: ir.Model) -> dict[str, onnx.TensorProto]:
+    """What nodes of the main graph make of small constants, by name.
+
+    Exporters compute the target of a Reshape or Expand from sizes, and may do that in floats, which no rule follows.
+    """
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
+    made: dict[str, onnx.TensorProto] = {}
+    for node in model.graph:
+        if not _is_quick(node) or len(made) >= _MOST:
+            continue
+        inputs = {value.name or "": _numbers(value) for value in node.inputs if value is not None}
+        given = {name: array for name, array in inputs.items() if array is not None}
+        if len(given) < len(inputs) or not all(_is_small(value) for value in node.outputs if value.name):
+            continue
+        try:
+            found = zip(
+                filter(None, (v.name for v in node.outputs)), compute(ir.to_proto(node), given, opsets), strict=True
+            )
+            own = {name: numpy_helper.from_array(array, name) for name, array in found}
+        except Exception:  # whatever a stranger's node does to the reference implementation: it stays as it is
+            continue
+        made |= own
+        for value in node.outputs:
+            value.const_value = ir.serde.deserialize_tensor(own[value.name]) if value.name else None
+            set_elements(value, None)  # those of the tensor count
+    return made
+
+
+def _is_quick(node: ir.Node) -> bool:
+    """Whether computing a node takes about as long as its operands and outputs are large."""
+    row = operator_of(node)
+    bounded = row.elementwise or row.moves or row.shape == "reduce" or row.name in _QUICK
+    return node.domain in STANDARD and bounded and not is_random(node)
+
+
+def _with_constants(model: onnx.ModelProto, made: Mapping[str, onnx.TensorProto]) -> onnx.ModelProto:
+    """The model with initializers in the place of the nodes that make them, in place."""
+    kept = [
+        onnx.NodeProto.FromString(n.SerializeToString()) for n in model.graph.node if made.keys().isdisjoint(n.output)
+    ]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    model.graph.initializer.extend(made.values())
+    # ONNX's inference keeps the placeholders ("unk__0") that it wrote before, whatever it now knows.
+    del model.graph.value_info[:]
+    return model
+
+
+def _is_small(value: ir.Value) -> bool:
+    shape = static_shape(value)
+    return shape is not None and math.prod(shape) <= _SMALL
+
+
+def _numbers(value: ir.Value) -> np.ndarray | None:
+    """The elements of a small constant, or of integers that are known as numbers."""
+    if value.dtype is None or not _is_small(value):
+        return None
+    elements, found = elements_of(value), integers(value)
+    if elements is None or found is None:
+        return constant_array(value)
+    return np.array(found[0] if elements.scalar else found, value.dtype.numpy())
 
 
 def _uncounted(listed: Iterable[NodeInfo]) -> int:

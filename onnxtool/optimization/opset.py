@@ -17,8 +17,10 @@ from onnxtool.model import io
 from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.proto_nodes import all_nodes, inside_out
 from onnxtool.optimization.normalize import lift_format
+from onnxtool.optimization.type_inference import light_proto
 
 _HIDDEN = "onnxtool.unchanged"  # domain of nodes that the converter is to leave as they are
+_LARGE = 1 << 16  # bytes; no operator's meaning depends on the numbers in larger weights
 _MOST_KINDS = 20  # operators without a converter
 _NEWEST_IR = {7: 3, 8: 3, 9: 4, 10: 5, 11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10}
 
@@ -30,7 +32,7 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
 
     Raises:
         UsageError: this build of onnx does not know the version.
-        UnsupportedError: an operator that the converter cannot convert, or a model too large for it.
+        UnsupportedError: an operator that the converter cannot convert.
     """
     now = model.opset_imports.get("", 0)
     if now == version:
@@ -38,17 +40,19 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
     newest = onnx.defs.onnx_opset_version()
     if not 7 <= version <= newest:
         raise UsageError(f"opset {version}: this onnx package knows 7 to {newest}.")
-    if io.weight_bytes(model) > io.INLINE_LIMIT:
-        raise UnsupportedError("the version converter takes models up to 2 GB only.")
     lift_format(model)
     for value in model.graph.initializers.values():
-        if isinstance(value.const_value, ir.ExternalTensor):
+        if isinstance(value.const_value, ir.ExternalTensor) and value.const_value.nbytes <= _LARGE:
             value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
-    if model.functions:  # which the converter drops
-        model = io.from_proto(inline_local_functions(io.to_proto(model), convert_version=True))
+    # The converter takes models up to 2 GB, and copies them: large weights wait outside, as inputs.
+    names = list(model.graph.initializers)
+    proto, _ = light_proto(model, _LARGE)
+    if proto.functions:  # which the converter drops
+        proto = inline_local_functions(proto, convert_version=True)
+    light = io.from_proto(proto)
     # The converter cannot take Constant below opset 12; initializers are the same in all.
-    LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    proto = io.to_proto(model)
+    LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(light)
+    proto = io.to_proto(light)
     given = proto
     _write_changed(proto, now, version)
     for _ in range(_MOST_KINDS):
@@ -73,7 +77,22 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
     result = io.from_proto(converted)
     result.ir_version = max(model.ir_version, _NEWEST_IR.get(version, 10))
     result.metadata_props.update(model.metadata_props)
+    _take_weights_back(result, model, names)
     return result
+
+
+def _take_weights_back(light: ir.Model, model: ir.Model, names: list[str]) -> None:
+    """The large weights, which were inputs of the copy, without another copy of their bytes; all in the old order."""
+    given = {v.name for v in model.graph.inputs}
+    slots = {v.name: v for v in light.graph.inputs}
+    for name in dict.fromkeys([*names, *light.graph.initializers]):
+        value = light.graph.initializers.pop(name, None)
+        if value is None and (value := slots.get(name)) is not None:
+            value.const_value = model.graph.initializers[name].const_value
+            if name not in given:
+                light.graph.inputs.remove(value)
+        if value is not None:
+            light.graph.register_initializer(value)
 
 
 # "/project/onnx/version_converter/BaseConverter.h:63: adapter_lookup: Assertion `false` failed: No Adapter ..."

@@ -66,12 +66,12 @@ def _collect(graph: onnx.GraphProto, found: dict[str, onnx.TypeProto]) -> None:
             _collect(body, found)
 
 
-def light_proto(model: ir.Model) -> tuple[onnx.ModelProto, int]:
-    """The model with its large weights as graph inputs, so that nothing large is copied; and their bytes."""
+def light_proto(model: ir.Model, most: int = _LARGE) -> tuple[onnx.ModelProto, int]:
+    """The model with weights of more bytes as graph inputs, so that nothing large is copied; and their bytes."""
     heavy = []
     for value in model.graph.initializers.values():
         # A default that a caller may override goes too: ONNX's inference takes it for a constant.
-        if value.const_value is not None and (value.const_value.nbytes > _LARGE or value.is_graph_input()):
+        if value.const_value is not None and (value.const_value.nbytes > most or value.is_graph_input()):
             heavy.append((value, value.const_value, value.type, value.shape))
     originals = list(model.graph.inputs)
     try:

@@ -99,7 +99,7 @@ def package(
         place.mkdir(parents=True, exist_ok=True)
         written: list[WrittenPackage] = []
         for kind, folder in zip(chosen, folders, strict=True):
-            written.append(_write(kind, folder, subject, Tolerance(rtol, atol), data, seed, options))
+            written.append(_write(kind, folder, subject, Tolerance(rtol, atol), data, seed))
             task.advance()
     return PackageReport(
         model=str(path),
@@ -159,7 +159,6 @@ def _write(
     tolerance: Tolerance,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
     seed: int,
-    options: SessionOptions,
 ) -> WrittenPackage:
     with staged_folder(folder) as staged:
         place = kind.model_path(subject.name)
@@ -168,10 +167,10 @@ def _write(
         described = (tensor_metadata(subject.inputs), tensor_metadata(subject.outputs))
         write_manifest(staged, Manifest(kind.name, subject.name, place, *described))
         kind.write(staged, subject)
-        record(subject.path, staged / "golden", data=data, seed=seed, options=options)
+        record(subject.path, staged / "golden", data=data, seed=seed, options=subject.options)
         (staged / "README.md").write_text(_readme(kind, subject), encoding="utf-8")
         write_sbom(staged, place)
-        proof = _prove(kind, staged, subject, tolerance, options)
+        proof = _prove(kind, staged, subject, tolerance)
         if not proof.equal:
             worst = next((d for d in proof.outputs if not d.ok), None)
             if worst is None:
@@ -186,9 +185,8 @@ def _write(
     return made
 
 
-def _prove(
-    kind: PackageKind, staged: Path, subject: Subject, tolerance: Tolerance, options: SessionOptions
-) -> PackageProof:
+def _prove(kind: PackageKind, staged: Path, subject: Subject, tolerance: Tolerance) -> PackageProof:
+    options = subject.options
     try:
         runner, started = kind.start(staged, subject)
         with closing(runner):

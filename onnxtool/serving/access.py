@@ -116,7 +116,7 @@ class OriginCheck:
             HttpError: 403.
         """
         host = _name(f"//{headers.get(b'host', b'').decode('latin-1')}")
-        if not self._any_host and host and not self._is_own(host):
+        if not self._any_host and host and not self._is_named(host) and not _is_address(host):
             raise HttpError(403, "host", f"the name {host[:100]!r} is not this server's; --allow-host adds it.")
         origin = headers.get(b"origin")
         if origin is None or self._any:
@@ -124,9 +124,6 @@ class OriginCheck:
         page = _name(origin.decode("latin-1"))
         if not page or (page != host and not self._is_named(page)):
             raise HttpError(403, "origin", f"pages of {page[:100] or 'unknown hosts'!r} may not ask; see --allow-host.")
-
-    def _is_own(self, host: str) -> bool:
-        return self._is_named(host) or _is_address(host)
 
     def _is_named(self, host: str) -> bool:
         return host in self._allowed

@@ -22,7 +22,6 @@ from onnxtool.workflow.steps import Step
 from onnxtool.workflow.store import Entry, Store, StoredFile
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_CHUNK = 1 << 20
 
 
 def is_remote(text: str) -> bool:
@@ -169,14 +168,11 @@ def _beside(output: str, name: str) -> str:
 
 
 def _content_digest(url: str) -> str:
-    whole = hashlib.sha256()
     with _system(url) as (system, path):
         if not system.exists(path):
             return ""
         with system.open(path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                whole.update(chunk)
-    return whole.hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make_parent(system: Any, path: str) -> None:

@@ -172,12 +172,8 @@ def _installation() -> list[Path]:
         named += [str(home / ".cache" / n) for n in ("matplotlib", "fontconfig", "pip", "onnxtool")]
         named += [str(home / ".config"), str(home / ".keras"), str(home / ".triton")]
         _roots.extend(Path(n).resolve() for n in named)
-    return [*_roots, *_temporary()]
-
-
-def _temporary() -> list[Path]:
-    """Folders of temporary files that libraries make under names of their own."""
-    return list(Path(tempfile.gettempdir()).glob("torchinductor*"))
+    # Libraries make folders of temporary files under names of their own.
+    return [*_roots, *Path(tempfile.gettempdir()).glob("torchinductor*")]
 
 
 _roots: list[Path] = []

@@ -108,6 +108,29 @@ def test_compute_behind_a_computed_shape_is_counted(tmp_path: Path) -> None:
     assert report.node_count == 9  # what was computed on the way is not taken out of the count
 
 
+def test_compute_behind_a_shape_that_is_computed_in_floats_is_counted(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["width"], start=1),
+        helper.make_node("Cast", ["width"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["wide", "half"], ["halved"]),
+        helper.make_node("Floor", ["halved"], ["whole"]),
+        helper.make_node("Cast", ["whole"], ["columns"], to=TensorProto.INT64),
+        helper.make_node("Concat", ["rest", "columns"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "w"], ["y"]),
+    ]
+    arrays = {"half": np.float32([0.6]), "rest": np.array([-1]), "w": np.ones((4, 3), np.float32)}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    assert inspect(saved(model, tmp_path), input_shapes=["3,8"]).macs == 3 * 2 * 4 * 3
+
+
 def test_compute_behind_a_dim_that_inference_names_first_is_counted(tmp_path: Path) -> None:
     # As exporters slice a table of positions to the length: at the first look the dim gets a placeholder ("unk__0"),
     # which inference keeps once the end of the slice is known. And the assumed length of 128 is beyond the table.

@@ -150,13 +150,9 @@ def _add_xgboost(write: NodeWriter) -> None:
     add_as_step(write, export_xgboost(write.step), given)
 
 
-def _add_catboost(write: NodeWriter) -> None:
-    add_as_step(write, export_catboost(write.step))
-
-
 # How the classes of each package begin, and what converts them.
 _STEPS: dict[str, tuple[tuple[str, ...], Converter]] = {
     "xgboost": (("XGB", "XGBRF"), _add_xgboost),
     "lightgbm": (("LGBM",), _add_lightgbm),
-    "catboost": (("CatBoost",), _add_catboost),
+    "catboost": (("CatBoost",), lambda write: add_as_step(write, export_catboost(write.step))),
 }

@@ -15,12 +15,12 @@ import numpy as np
 from onnxtool.conversion.boosting.boosters import learner_of
 from onnxtool.conversion.boosting.catboost_categories import asks_for_categories
 from onnxtool.conversion.graph_interface import described_rows, named
-from onnxtool.conversion.sklearn.model import Compute, SklearnModel
+from onnxtool.conversion.sklearn.model import Compute, SklearnModel, as_column, zipped
 from onnxtool.conversion.sklearn.prepare import category_advice
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, first_line, one_line
+from onnxtool.errors import InputError, UnsupportedError, UsageError, first_line, needs_extra, one_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded, native_silence
@@ -104,7 +104,7 @@ def _model(
         chances = TensorSpec("probabilities", _FLOAT, (first, len(classes)))
         if options.zipmap:
             chances = TensorSpec("probabilities", "seq(map)", None)
-            computes = (computes[0], _zipped(computes[1], classes))
+            computes = (computes[0], zipped(computes[1], classes))
         outputs = [TensorSpec("label", kind, (first,)), chances]
     return SklearnModel(
         estimator=model,
@@ -116,10 +116,6 @@ def _model(
         form=f"{form} model",
         framework=framework,
     )
-
-
-def _zipped(compute: Compute, classes: Sequence[Any]) -> Compute:
-    return lambda rows: [dict(zip(classes, row.tolist(), strict=True)) for row in compute(rows)]
 
 
 def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
@@ -136,7 +132,7 @@ def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel
     framework = f"xgboost {xgboost.__version__}"
     width = booster.num_features()
     if not is_classifier:
-        return _model(model, width, None, (lambda x: _column(model.predict(x)),), form, framework, options)
+        return _model(model, width, None, (lambda x: as_column(model.predict(x)),), form, framework, options)
     classes = list(range(max(int(model.n_classes_), 2)))
     return _model(model, width, classes, (model.predict, model.predict_proba), form, framework, options)
 
@@ -149,7 +145,7 @@ def _lightgbm(source: Source, form: str, options: ConvertOptions) -> SklearnMode
     framework = f"lightgbm {lightgbm.__version__}"
     width = booster.num_feature()
     if objective not in _LIGHTGBM_CLASSES:
-        return _model(booster, width, None, (lambda x: _column(booster.predict(x)),), form, framework, options)
+        return _model(booster, width, None, (lambda x: as_column(booster.predict(x)),), form, framework, options)
     count = max(booster.num_model_per_iteration(), 2)
 
     def chances(rows: Any) -> np.ndarray:
@@ -185,17 +181,15 @@ def _catboost(source: Source, form: str, options: ConvertOptions) -> SklearnMode
             raise UnsupportedError(f"{source}: {category_advice(model)}")
         return SklearnModel.prepare(source, model, f"{form} model", [], options)
     if not classes:
-        return _model(model, width, None, (lambda x: _column(model.predict(x)),), form, framework, options)
+        return _model(model, width, None, (lambda x: as_column(model.predict(x)),), form, framework, options)
     labels = [c.item() if hasattr(c, "item") else c for c in classes]
     computes: tuple[Compute, ...] = (lambda x: np.asarray(model.predict(x)).reshape(-1), model.predict_proba)
     return _model(model, width, labels, computes, form, framework, options)
 
 
 def _import(source: Source, name: str, title: str) -> Any:
-    try:
+    with needs_extra(str(source), title, "boosting"):
         return __import__(name)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(source), title, "boosting") from error
 
 
 def _read(source: Source, reader: Callable[[str], Any]) -> Any:
@@ -205,11 +199,6 @@ def _read(source: Source, reader: Callable[[str], Any]) -> Any:
     except Exception as error:
         reason = first_line(error)
         raise InputError(f"{source}: damaged, or written by a newer version: {reason[:200]}") from error
-
-
-def _column(values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
 # Marker -> size in bytes and struct format of numbers.

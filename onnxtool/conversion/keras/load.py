@@ -18,15 +18,7 @@ from onnxtool.conversion.factory import call_factory
 from onnxtool.conversion.frameworks import KerasLayer
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet, reason
-from onnxtool.errors import (
-    InputError,
-    MissingExtraError,
-    OnnxToolError,
-    ResourceError,
-    UnsafeError,
-    UsageError,
-    one_line,
-)
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError, UsageError, needs_extra, one_line
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded
 from onnxtool.user_code import importable
@@ -163,10 +155,8 @@ def _configuration(source: Source) -> tuple[Any, str]:
 
 
 def _h5py(source: Source) -> Any:
-    try:
+    with needs_extra(str(source), "h5py", "keras"):
         import h5py
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(source), "h5py", "keras") from error
     return h5py
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.boosting.category_columns import category_notes, numbered_categories
+from onnxtool.conversion.boosting.category_columns import category_notes
 from onnxtool.conversion.boosting.export import register_estimators
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import LibraryPatch, applied
@@ -28,7 +28,7 @@ from onnxtool.conversion.sklearn.prepare import CLUSTERS, chosen_options, conver
 from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
 from onnxtool.conversion.sklearn.source_columns import rounds_otherwise
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.errors import OnnxToolError, UnsupportedError, first_line, needs_extra
 from onnxtool.model import io
 
 if TYPE_CHECKING:
@@ -48,14 +48,10 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         MissingExtraError: skl2onnx is not installed.
         UnsupportedError: a step that skl2onnx has no converter for, or that it converts wrongly.
     """
-    try:
-        with quiet(verbose):
-            import skl2onnx
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
-    refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
-    if not model.categories:
-        _refuse_numbered(plain(model.estimator))
+    with needs_extra(type(model.estimator).__name__, "skl2onnx", "sklearn"), quiet(verbose):
+        import skl2onnx
+    single_matrix = not model.columns and model.inputs[0].dtype == np.dtype("float32")
+    refuse_hopeless(plain(model.estimator), single_matrix, encoded=bool(model.categories))
     try:
         with quiet(verbose):
             proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
@@ -74,20 +70,6 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         # Next to thresholds, the last digits of formulas may fall where they should rise; sums add in another order.
         model.limits = (*model.limits, "thresholds")
     return io.from_proto(proto)
-
-
-def _refuse_numbered(estimator: Estimator) -> None:
-    """Refuse boosters that number the categories of what another step gives them: the file has no such numbers.
-
-    Raises:
-        UnsupportedError: says which step, and what to do.
-    """
-    for step in steps_of(estimator):
-        if step is not estimator and numbered_categories(step):
-            raise UnsupportedError(
-                f"{type(step).__name__}: behind or inside other steps, its categories have no ONNX form here. Encode "
-                "them before (OrdinalEncoder), and fit it on numbers."
-            )
 
 
 def has_trees(estimator: Estimator) -> bool:
@@ -189,7 +171,7 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
     if isinstance(error, OnnxToolError):
         return error
     kind = type(error).__name__
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), kind)[:300]
+    text = first_line(error)
     if kind in ("MissingShapeCalculator", "MissingConverter"):
         missing = text.split("'")[1].removeprefix("<class ") if "'" in text else text
         missing = text.split("<class '")[-1].split("'")[0] if "<class '" in text else missing

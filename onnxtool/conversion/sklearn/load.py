@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, one_line
+from onnxtool.errors import InputError, UnsafeError, needs_extra, one_line
 from onnxtool.model.safety.pickle_scan import pickled_imports, unpacked
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
@@ -100,10 +100,8 @@ def read_estimator(source: Source, options: ConvertOptions) -> tuple[Any, str, l
 
 
 def _read_skops(source: Source, options: ConvertOptions) -> tuple[Any, list[str]]:
-    try:
+    with needs_extra(str(source), "skops", "sklearn"):
         import skops.io
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(source), "skops", "sklearn") from error
     try:
         listed = list(skops.io.get_untrusted_types(file=source.path))
     except Exception as error:
@@ -142,10 +140,8 @@ def _is_known(name: str) -> bool:
 def _read_pickle(source: Source, options: ConvertOptions) -> tuple[Any, list[str]]:
     refuse_untrusted(source, options)
     packages = _own_packages(source)
-    try:
+    with needs_extra(str(source), "joblib", "sklearn"):
         import joblib
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(source), "joblib", "sklearn") from error
     with importable(options.python_path), quiet(2):
         try:
             model = joblib.load(source.path)

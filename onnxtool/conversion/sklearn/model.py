@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
 from onnxtool.conversion.sklearn.schema import BATCH, fitted_names, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
+from onnxtool.errors import InputError, UnsupportedError, needs_extra, one_line
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec, row_width
 from onnxtool.options.convert import ConvertOptions
@@ -135,7 +135,7 @@ class SklearnModel(SourceModel):
             notes=notes,
             advice="" if columns else category_advice(estimator),
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
-            raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
+            raw_scores=_kind(last_step(estimator)) == "classifier" and not hasattr(estimator, "predict_proba"),
             # Texts and integers alone are no reason to compute in float32 what comes of them.
             doubles="float64" in kinds or "float32" not in kinds,
         )
@@ -245,10 +245,8 @@ class SklearnModel(SourceModel):
         names = list(fitted_names(self.estimator))
         if not names:
             return np.column_stack([v.astype(object) for v in values])
-        try:
+        with needs_extra("columns by name", "pandas", "sklearn"):
             import pandas
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("columns by name", "pandas", "sklearn") from error
         gap, texts = gap_of(self.estimator), text_columns(self.estimator)
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
@@ -272,38 +270,30 @@ def outputs_of(
     float_dtype = np.dtype("float32")
     kind = _kind(last)
     if kind == "classifier":
-        labels = ("label", _label_dtype(last), (BATCH,), _labels_of(model))
+        dtype = "string" if _label_kind(last) in "OUS" else np.dtype("int64")
+        labels = ("label", dtype, (BATCH,), _labels_of(model))
         count = _class_count(last)
         if zipmap and hasattr(model, "predict_proba"):
-            return [labels, ("probabilities", "seq(map)", None, _zipped(model))]
+            classes = [c.item() if hasattr(c, "item") else c for c in last.classes_]
+            return [labels, ("probabilities", "seq(map)", None, zipped(model.predict_proba, classes))]
         if hasattr(model, "predict_proba"):
             return [labels, ("probabilities", float_dtype, (BATCH, count), model.predict_proba)]
         if hasattr(model, "decision_function"):
             return [labels, ("scores", float_dtype, (BATCH, count), lambda data: _scores(model, data))]
         return [labels]
+    label = ("label", np.dtype("int64"), (BATCH,), lambda data: model.predict(data))  # noqa: PLW0108  (transformers have none)
     if kind == "outlier_detector":
-        return [
-            ("label", np.dtype("int64"), (BATCH,), model.predict),
-            ("scores", float_dtype, (BATCH, 1), lambda data: _column(model.decision_function(data))),
-        ]
+        return [label, ("scores", float_dtype, (BATCH, 1), lambda data: as_column(model.decision_function(data)))]
     if kind == "clusterer" and hasattr(model, "predict"):
-        label = ("label", np.dtype("int64"), (BATCH,), model.predict)
-        scores = ("scores", float_dtype, (BATCH, None), getattr(model, "transform", None))
-        return [label, scores] if scores[3] is not None else [label]  # type: ignore[list-item]
+        scores = [("scores", float_dtype, (BATCH, None), model.transform)] if hasattr(model, "transform") else []
+        return [label, *scores]
     if kind == "density_estimator" and hasattr(model, "predict_proba"):
-        return [
-            ("label", np.dtype("int64"), (BATCH,), model.predict),
-            ("probabilities", float_dtype, (BATCH, None), model.predict_proba),
-        ]
+        return [label, ("probabilities", float_dtype, (BATCH, None), model.predict_proba)]
     if kind == "regressor" or (hasattr(model, "predict") and not hasattr(model, "transform")):
-        return [("prediction", float_dtype, (BATCH, None), lambda data: _column(_floats(model.predict(data))))]
+        return [("prediction", float_dtype, (BATCH, None), lambda data: as_column(_floats(model.predict(data))))]
     if hasattr(model, "transform"):
         return [("transformed", float_dtype, (BATCH, None), lambda data: _dense(model.transform(data)))]
     raise UnsupportedError(f"{source}: {type(last).__name__} neither predicts nor transforms new data.")
-
-
-def _is_classifier(model: Estimator) -> bool:
-    return _kind(last_step(model)) == "classifier"
 
 
 def _kind(estimator: Estimator) -> str | None:
@@ -315,10 +305,6 @@ def _kind(estimator: Estimator) -> str | None:
         kind = None
     kind = kind or getattr(estimator, "_estimator_type", None)
     return None if kind is None else str(kind)
-
-
-def _label_dtype(classifier: Estimator) -> np.dtype | str:
-    return "string" if _label_kind(classifier) in "OUS" else np.dtype("int64")
 
 
 def _label_kind(estimator: Estimator) -> str:
@@ -366,12 +352,9 @@ def _scores(model: Estimator, data: Any) -> np.ndarray:
     return np.column_stack([first, scores])
 
 
-def _zipped(model: Estimator) -> Compute:
-    def compute(data: Any) -> list[dict[Any, float]]:
-        classes = [c.item() if hasattr(c, "item") else c for c in last_step(model).classes_]
-        return [dict(zip(classes, row.tolist(), strict=True)) for row in model.predict_proba(data)]
-
-    return compute
+def zipped(compute: Compute, classes: Sequence[Any]) -> Compute:
+    """Probabilities [rows, classes] as a dict for each row."""
+    return lambda rows: [dict(zip(classes, row.tolist(), strict=True)) for row in compute(rows)]
 
 
 def _floats(values: Any) -> np.ndarray:
@@ -380,7 +363,8 @@ def _floats(values: Any) -> np.ndarray:
     return array.astype(np.float64) if array.dtype.kind in "iu" else array
 
 
-def _column(values: Any) -> np.ndarray:
+def as_column(values: Any) -> np.ndarray:
+    """[rows, columns], of a single one as [rows] too."""
     array = np.asarray(values)
     return array.reshape(-1, 1) if array.ndim == 1 else array
 

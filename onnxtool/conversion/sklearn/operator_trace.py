@@ -399,12 +399,9 @@ def _bagging(write: TableTraceWriter, model: Estimator, table: TracedTable) -> l
     if any(len(m.classes_) != len(model.classes_) or not hasattr(m, "predict_proba") for m in model.estimators_):
         raise UnsupportedError("BaggingClassifier of members with other classes has no exact form here")
     chances = _mean(write, [scores for _, scores in found])
-    total = write.add("Mul", chances, float(len(found))) if _are_trees(model.estimators_) else chances
+    trees = all(hasattr(m, "tree_") for m in model.estimators_)
+    total = write.add("Mul", chances, float(len(found))) if trees else chances
     return [most_likely(write, total, model.classes_), chances]
-
-
-def _are_trees(members: Sequence[Any]) -> bool:
-    return all(hasattr(m, "tree_") for m in members)
 
 
 def _stacked(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:

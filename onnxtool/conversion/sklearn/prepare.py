@@ -97,12 +97,13 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
     return estimator, notes
 
 
-def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
+def refuse_hopeless(estimator: Estimator, float32_matrix: bool, *, encoded: bool) -> None:
     """Refuse what skl2onnx writes a wrong or an invalid graph for.
 
     Args:
-        estimator: fitted.
+        estimator: fitted, as of `plain`.
         float32_matrix: whether the ONNX form takes one matrix of float32.
+        encoded: a step in front numbers the categories of a booster.
 
     Raises:
         UnsupportedError: says which step, and what to do.
@@ -118,6 +119,11 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
             raise UnsupportedError(category_advice(step))
+        if not encoded and step is not estimator and numbered_categories(step):
+            raise UnsupportedError(
+                f"{name}: behind or inside other steps, its categories have no ONNX form here. Encode them before "
+                "(OrdinalEncoder), and fit it on numbers."
+            )
         for column in getattr(step, "categories_", None) or ():
             if any(isinstance(v, str) and v == "" for v in column) and any(v is None or v != v for v in column):
                 raise UnsupportedError(f"{name}: {_TWO_GAPS}")

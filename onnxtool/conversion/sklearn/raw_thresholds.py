@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.conversion.sklearn.source_columns import ColumnPlaces, SourceColumns
+from onnxtool.conversion.sklearn.source_columns import SourceColumns
 from onnxtool.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -150,10 +150,10 @@ def raw_thresholds(
     columns = source.of(read[0])
     assert columns is not None
     found = _pull_back(replace(given, columns=read[1][given.columns]), read[0], columns, source)
-    chosen = columns.take(found.columns)
-    parts = tuple(dict.fromkeys(chosen.tensors))
+    chosen = columns[found.columns]
+    parts = tuple(dict.fromkeys(chosen["tensor"]))
     starts = dict(zip(parts, np.cumsum([0, *(source.width(part) for part in parts)]), strict=False))
-    features = np.array([starts[tensor] for tensor in chosen.tensors]) + chosen.places
+    features = np.array([starts[tensor] for tensor in chosen["tensor"]]) + chosen["place"]
     return source.table(parts, container, add_node), replace(found, columns=features)
 
 
@@ -195,22 +195,22 @@ def _write(
     attributes["nodes_missing_value_tracks_true"] = tracks.tolist()
 
 
-def _pull_back(found: Thresholds, name: str, columns: ColumnPlaces, source: SourceColumns) -> Thresholds:
+def _pull_back(found: Thresholds, name: str, columns: NDArray[np.void], source: SourceColumns) -> Thresholds:
     """Thresholds of the inputs' columns in the place of those behind the steps; `columns` stay those of the tensor."""
-    chosen = columns.take(found.columns)
-    size = np.zeros(len(columns.tensors))
+    chosen = columns[found.columns]
+    size = np.zeros(len(columns))
     np.maximum.at(size, found.columns, np.where(np.isfinite(found.numbers), np.abs(found.numbers), 0))
-    size[~columns.summed] = 0
-    margin = chosen.relative * np.maximum(np.abs(found.numbers), size[found.columns]) + chosen.absolute
+    size[~columns["summed"]] = 0
+    margin = chosen["relative"] * np.maximum(np.abs(found.numbers), size[found.columns]) + chosen["absolute"]
     # LightGBM parts zero from all other numbers, of which a function of a column has some next to it.
-    zero = chosen.raw & (np.abs(found.numbers) < _SPECK)
+    raw = chosen["raw"]
+    zero = raw & (np.abs(found.numbers) < _SPECK)
     moves = (margin > 0) & np.isfinite(found.numbers) & ~zero
     shift = np.where(moves, np.where(found.strict, -1.0, 1.0) * _EPSILON * margin, 0.0)
     numbers = found.numbers + shift
     missing = np.full(len(numbers), -1)
     inverse = _Inverse(name, columns, source)
-    if not inverse.is_identity and chosen.raw.any():
-        raw = chosen.raw
+    if not inverse.is_identity and raw.any():
         numbers[raw], goes = inverse.of(found.columns[raw], found.numbers[raw], shift[raw], found.strict[raw])
         below = np.array([m in ("BRANCH_LEQ", "BRANCH_LT") for m in found.modes])[raw]
         missing[raw] = np.where((goes < 0) | below, goes, 1 - goes)
@@ -220,11 +220,11 @@ def _pull_back(found: Thresholds, name: str, columns: ColumnPlaces, source: Sour
 class _Inverse:
     """The source's function of the columns, backwards."""
 
-    def __init__(self, name: str, columns: ColumnPlaces, source: SourceColumns) -> None:
+    def __init__(self, name: str, columns: NDArray[np.void], source: SourceColumns) -> None:
         self._name, self._columns, self._source = name, columns, source
         # Several columns may be functions of one column of an input: each number has a row of its own there.
         known: dict[tuple[str, int], int] = {}
-        pairs = zip(columns.tensors, columns.places.tolist(), strict=True)
+        pairs = columns[["tensor", "place"]].tolist()
         self._given = np.array([known.setdefault(pair, len(known)) for pair in pairs])
 
     @property
@@ -293,7 +293,7 @@ class _Inverse:
 
     def _values(self, columns: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each of some columns is where the input's column has a number."""
-        tensors, places = np.array(self._columns.tensors)[columns], self._columns.places[columns]
+        tensors, places = self._columns["tensor"][columns], self._columns["place"][columns]
         given = self._given[columns]
         order = np.argsort(given, kind="stable")
         rows = np.empty(len(given), np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import replaced
-from onnxtool.conversion.sklearn.converters.watched_functions import functions_of
+from onnxtool.conversion.sklearn.converters.traced_functions import functions_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,55 +59,31 @@ class TracedOperation:
     width: int
 
 
-@dataclass(frozen=True)
-class ColumnPlaces:
-    """What is known of a tensor [rows, columns].
-
-    Attributes:
-        tensors, places: of each column: where its number comes from unchanged or by a rising function, or where it is
-            first computed otherwise.
-        raw: bool[columns]: by a rising function of a graph input's column.
-        relative, absolute: float[columns]: how far the last digits of that function may fall where it should rise, or
-            the file's numbers be from the source's; of its value and besides, in units of the spacing at one.
-        summed: bool[columns]: sums over columns in another order than the source's, which are as far off as the largest
-            of them is large.
-    """
-
-    tensors: tuple[str, ...]
-    places: NDArray[np.int64]
-    raw: NDArray[np.bool_]
-    relative: NDArray[np.float64]
-    absolute: NDArray[np.float64]
-    summed: NDArray[np.bool_]
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all are what the source computes, to the last digit, and rise."""
-        return not (self.relative.any() or self.absolute.any() or self.summed.any())
-
-    def take(self, places: Sequence[int] | NDArray[np.int64]) -> ColumnPlaces:
-        """Some of the columns."""
-        chosen = np.asarray(places, np.int64)
-        return ColumnPlaces(
-            tuple(self.tensors[i] for i in chosen),
-            self.places[chosen],
-            self.raw[chosen],
-            self.relative[chosen],
-            self.absolute[chosen],
-            self.summed[chosen],
-        )
+# What is known of each column of a tensor [rows, columns]; one record a column.
+_COLUMN = np.dtype([
+    # Where its number comes from unchanged or by a rising function, or where it is first computed otherwise.
+    ("tensor", object),
+    ("place", np.int64),
+    ("raw", bool),  # by a rising function of a graph input's column
+    # How far the function's last digits may fall where it should rise, or the file's numbers be from the source's;
+    # of its value and besides, in units of the spacing at one.
+    ("relative", np.float64),
+    ("absolute", np.float64),
+    # A sum over columns in another order than the source's, which is as far off as the largest of these sums is large.
+    ("summed", bool),
+])  # fmt: skip
 
 
-def _fresh(tensor: str, width: int, *, raw: bool, relative: float = 0.0, summed: bool = False) -> ColumnPlaces:
-    far, nothing = np.full(width, relative), np.zeros(width)
-    return ColumnPlaces((tensor,) * width, np.arange(width), np.full(width, raw), far, nothing, np.full(width, summed))
+def _fresh(tensor: str, width: int, *, raw: bool, relative: float = 0.0, summed: bool = False) -> NDArray[np.void]:
+    found = np.zeros(width, _COLUMN)
+    found["tensor"], found["place"] = tensor, np.arange(width)
+    found["raw"], found["relative"], found["summed"] = raw, relative, summed
+    return found
 
 
-def _joined(parts: Sequence[ColumnPlaces]) -> ColumnPlaces:
-    tensors = tuple(name for part in parts for name in part.tensors)
-    each = ((p.places, p.raw, p.relative, p.absolute, p.summed) for p in parts)
-    fields = [np.concatenate(f) for f in zip(*each, strict=True)]
-    return ColumnPlaces(tensors, *fields)
+def _is_exact(columns: NDArray[np.void]) -> bool:
+    """Whether all are what the source computes, to the last digit, and rise."""
+    return not any(columns[field].any() for field in ("relative", "absolute", "summed"))
 
 
 class SourceColumns:
@@ -120,7 +96,7 @@ class SourceColumns:
     def __init__(self) -> None:
         self.widths: dict[str, int] = {}
         self._operations: dict[str, TracedOperation] = {}
-        self._known: dict[str, ColumnPlaces | None] = {}
+        self._known: dict[str, NDArray[np.void] | None] = {}
         self._doubles: set[str] = set()
         self._tables: dict[tuple[str, ...], str] = {}
 
@@ -170,37 +146,38 @@ class SourceColumns:
     def width(self, name: str) -> int:
         """How many columns a tensor has; 0 where that is not known."""
         columns = self.of(name)
-        return 0 if columns is None else len(columns.tensors)
+        return 0 if columns is None else len(columns)
 
-    def of(self, name: str) -> ColumnPlaces | None:
+    def of(self, name: str) -> NDArray[np.void] | None:
         """None where not even the number of columns is known."""
         if name not in self._known:
             self._known[name] = self._found(name)
         return self._known[name]
 
-    def _found(self, name: str) -> ColumnPlaces | None:
+    def _found(self, name: str) -> NDArray[np.void] | None:
         if name in self.widths:
             return _fresh(name, self.widths[name], raw=True)
         made = self._operations[name]
         given = [self.of(i) for i in made.inputs if i in self]
-        before = _joined([g for g in given if g is not None]) if given and None not in given else None
+        known = [g for g in given if g is not None]
+        before = np.concatenate(known) if known and len(known) == len(given) else None
         if before is not None and len(given) == len(made.inputs):
             if made.kind == "SklearnConcat":
                 return before
             if made.kind == "SklearnArrayFeatureExtractor":
-                return before.take(made.places)
+                return before[list(made.places)]
             places = None if made.step is None else _places(made.step)
             further = made.width - len(places) if places is not None and _indicates(made.step) else 0
             if places is not None and further >= 0 and self._is_known(name, len(places) + further):
                 changed = self._changed(name, made.step, before, places)
-                told = _fresh(name, len(places) + further, raw=False).take(range(len(places), len(places) + further))
-                return _joined([changed, told]) if further else changed
+                told = _fresh(name, len(places) + further, raw=False)[len(places) :]
+                return np.concatenate([changed, told])
         if not made.width:
             return None
         other = getattr(made.step, "sublinear_tf", False) or rounds_otherwise(made.step)
-        if type(made.step).__name__ in _SAME and not other and (before is None or before.is_exact):
+        if type(made.step).__name__ in _SAME and not other and (before is None or _is_exact(before)):
             return _fresh(name, made.width, raw=False)
-        summed = before is not None and bool(before.summed.any())
+        summed = before is not None and bool(before["summed"].any())
         summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")
         return _fresh(name, made.width, raw=False, relative=_OTHER_ERROR, summed=summed)
 
@@ -212,9 +189,9 @@ class SourceColumns:
         except Exception:  # it may forbid such rows
             return False
 
-    def _changed(self, name: str, step: Any, before: ColumnPlaces, places: NDArray[np.int64]) -> ColumnPlaces:
-        taken = before.take(places)
-        relative, absolute = taken.relative, taken.absolute
+    def _changed(self, name: str, step: Any, before: NDArray[np.void], places: NDArray[np.int64]) -> NDArray[np.void]:
+        found = before[places]
+        relative, absolute = found["relative"], found["absolute"]
         kind = type(step).__name__
         if kind in SCALERS:
             zero, one = np.asarray(_transformed(step, np.array([[0.0], [1.0]]) @ np.ones((1, len(places)))))
@@ -226,9 +203,10 @@ class SourceColumns:
             scaler = getattr(step, "_scaler", None) if kind == "PowerTransformer" and step.standardize else None
             if scaler is not None:
                 absolute = absolute * (1 + np.abs(scaler.mean_)) / scaler.scale_
-        tensors = tuple(t if raw else name for t, raw in zip(taken.tensors, taken.raw, strict=True))
-        numbers = np.where(taken.raw, taken.places, np.arange(len(places)))
-        return ColumnPlaces(tensors, numbers, taken.raw, relative, absolute, taken.summed)
+        made = ~found["raw"]
+        found["tensor"][made], found["place"][made] = name, np.flatnonzero(made)
+        found["relative"], found["absolute"] = relative, absolute
+        return found
 
     def values(self, name: str, inputs: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """What the source makes of rows, float64 [rows, columns]; zeros of what is not a function of single columns."""
@@ -248,7 +226,7 @@ def rounds_otherwise(step: Any) -> bool:
     kind, function = type(step).__name__, getattr(step, "func", None)
     if kind != "FunctionTransformer" or function is None or getattr(function, "__module__", "").startswith("onnxtool."):
         return kind in _FORMULAS
-    used = functions_of(function, step.n_features_in_, step.kw_args or {})
+    used = functions_of(step)
     return used is None or not used <= _SAME_FUNCTIONS
 
 

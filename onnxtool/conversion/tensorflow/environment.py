@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from onnxtool.errors import MissingExtraError, UnsupportedError
+from onnxtool.errors import MissingExtraError, UnsupportedError, needs_extra
 from onnxtool.runtime.worker.isolation import descriptors_silenced
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -54,11 +54,8 @@ def import_keras(subject: str, verbose: int = 0) -> Any:
         UnsupportedError: this process has imported Keras on another backend already.
     """
     import_tensorflow(subject, verbose)
-    try:
-        with importing(verbose):
-            import keras
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(subject, "Keras", "keras") from error
+    with needs_extra(subject, "Keras", "keras"), importing(verbose):
+        import keras
     backend = keras.backend.backend()
     if backend != "tensorflow":
         raise UnsupportedError(

@@ -19,7 +19,7 @@ from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.conversion.tensorflow.patches import added_scalars, images, lite_operators, op_handlers, spectra, texts
-from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, first_line
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import graphs
@@ -241,5 +241,4 @@ def failure(what: str, error: Exception) -> OnnxToolError:
             "the model changes its own variables when it runs (a counter, a stateful layer, a seed of random numbers), "
             "which an ONNX file cannot do. Make what it remembers an input and an output, or set stateful=False."
         )
-    reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return UnsupportedError(f"{what}: {type(error).__name__}: {reason}")
+    return UnsupportedError(f"{what}: {type(error).__name__}: {first_line(error, 1000)}")

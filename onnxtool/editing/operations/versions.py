@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import onnx
@@ -17,8 +16,6 @@ from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.optimization.normalize import lift_format
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.report.edit import Proof
-
-_LARGE = 1 << 16  # bytes; no operator's meaning depends on the numbers in larger weights
 
 
 class SetOpset(Operation):
@@ -34,38 +31,10 @@ class SetOpset(Operation):
         now = model.opset_imports.get("", 0)
         lift_format(model)
         self.done = f"opset {now} is now {self.version}" if now != self.version else f"opset {now} it was already"
-        large = {
-            name: value.const_value
-            for name, value in model.graph.initializers.items()
-            if value.const_value is not None and value.const_value.nbytes > _LARGE and not value.is_graph_input()
-        }
-        # The converter takes models up to 2 GB, and copies them: large weights wait outside, as inputs.
-        declared = [v.name for v in model.graph.inputs]
-        for name, tensor in large.items():
-            value = model.graph.initializers.pop(name)
-            assert tensor is not None
-            value.type, value.const_value = ir.TensorType(tensor.dtype), None
-            value.shape = ir.Shape([d for d in tensor.shape if isinstance(d, int)])
-            model.graph.inputs.append(value)
-        try:
-            converted = convert_opset(model, self.version)
-        finally:
-            _put_back(model, large, declared)
-        if converted is not model:
-            _put_back(converted, large, declared)
-        return converted
+        return convert_opset(model, self.version)
 
     def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
         return same_outputs(before, after, context, "the outputs are equal", exact=False)
-
-
-def _put_back(model: ir.Model, tensors: Mapping[str, ir.TensorProtocol | None], declared: list[str | None]) -> None:
-    values = {v.name: v for v in model.graph.inputs}
-    kept = [v for v in model.graph.inputs if v.name in declared]
-    model.graph.inputs[:] = kept
-    for name, tensor in tensors.items():
-        values[name].const_value = tensor
-        model.graph.register_initializer(values[name])
 
 
 class SetIrVersion(Operation):

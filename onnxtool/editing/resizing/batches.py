@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -214,7 +215,7 @@ class BatchProof:
 
     def _run(self, feeds: Feeds) -> Case:
         rows = OneByOne(self._before, self.batch, self.old).rows(feeds)
-        return Case(feeds, [{n: _copied(a) for n, a in row.items()} for row in rows])
+        return Case(feeds, [{n: copy.copy(a) for n, a in row.items()} for row in rows])
 
     def _draw(self, size: int) -> dict[str, np.ndarray]:
         return random_feeds(self._sized(size), self.context.seed + size, domains=self._domains)
@@ -379,10 +380,6 @@ def _varied(array: np.ndarray, axis: int, domain: Domain | None) -> np.ndarray:
     result[2] *= 10
     result[3] *= np.asarray(0.01, array.dtype)
     return np.ascontiguousarray(np.moveaxis(result, 0, axis))
-
-
-def _copied(value: Any) -> Any:
-    return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def failing_node(error: Exception) -> str:

@@ -24,10 +24,6 @@ def _broadcast(state: Resizing, node: ir.Node) -> None:
     _align(state, node, range(len(node.inputs)), 0)
 
 
-def _matmul(state: Resizing, node: ir.Node) -> None:
-    _align(state, node, range(2), 2)
-
-
 def _align(state: Resizing, node: ir.Node, operands: Sequence[int], skipped: int) -> None:
     shapes = [sizes_of(node.inputs[i]) for i in operands]
     if any(s is None for s in shapes):
@@ -282,7 +278,7 @@ RULES: dict[str, Rule] = {
     "Expand": targets.expand,
     "Slice": targets.slices,
     "Resize": targets.resize,
-    "MatMul": _matmul,
+    "MatMul": lambda state, node: _align(state, node, range(2), 2),
     "Gemm": _gemm,
     "Concat": _concat,
     "GridSample": _same_dims((0, 0, 1, 0), (1, 0, 0, 0)),

@@ -206,7 +206,8 @@ class _PlanSearch:
         """Candidates, measured but not timed; `late` takes the share of the time after which it is late."""
         self._calibrate(mode)
         task.advance()
-        found = [self.measure(self._plan(how)) for how in (_INT8 if mode != "int4" else _INT8[1:2])]
+        formats = _INT8 if mode != "int4" else _INT8[1:2]
+        found = [self.measure(WeightPlan(how, how, how, smoothed=self.smoothed)) for how in formats]
         task.advance()
         if mode == "int8" or late():
             return found
@@ -232,9 +233,6 @@ class _PlanSearch:
             for other in (m for m in fitting if m is not base and not late()):
                 mixed.append(self.measure(replace(other.plan, exceptions=widest.exceptions)))
         return found + mixed
-
-    def _plan(self, how: BlockFormat) -> WeightPlan:
-        return WeightPlan(how, how, how, smoothed=self.smoothed)
 
     def measure(self, plan: WeightPlan) -> _Measured:
         """Write a candidate to the scratch folder and measure its perplexity."""

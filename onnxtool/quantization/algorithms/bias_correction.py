@@ -15,16 +15,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool import progress
-from onnxtool.model.ir.editing import append, new_initializer
+from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op, sole_use
 from onnxtool.quantization.algorithms.qdq_placement import output_channel_axis
 from onnxtool.quantization.algorithms.quant_math import dequantize, quantize_weight
+from onnxtool.quantization.calibration.observer import OutputProbe
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
 from onnxtool.runtime.data.source import DataSource
-from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
-
-_SUM, _COUNT = "onnxtool_shift", "onnxtool_count"
 
 
 def correctable(node: ir.Node) -> bool:
@@ -58,15 +56,12 @@ def measure_shifts(
     Returns:
         By node name, what to add to each output channel.
     """
-    copy = model.clone()
-    copy.graph.outputs.clear()
-    nodes = [n for n in copy.graph if plan.get(n.name or "") in ("static", "dynamic") and correctable(n)]
+    probe = OutputProbe(model)
+    nodes = [n for n in probe.graph if plan.get(n.name or "") in ("static", "dynamic") and correctable(n)]
     if not nodes:
         return {}
-    for index, node in enumerate(nodes):
-        _watch(copy.graph, node, weight_error(node, recipe), index)
-    runner = OnnxRunner.open(copy, SessionOptions(threads=threads))
-    names = [o.name or "" for o in copy.graph.outputs]
+    names = [name for i, n in enumerate(nodes) for name in _watch(probe, n, weight_error(n, recipe), i)]
+    runner = probe.open(SessionOptions(threads=threads))
     sums: dict[str, np.ndarray] = {}
     counts = dict.fromkeys((n.name or "" for n in nodes), 0.0)
     with progress.task("measuring shifts of means", data.count) as task:
@@ -82,24 +77,20 @@ def measure_shifts(
     }
 
 
-def _watch(graph: ir.Graph, node: ir.Node, error: np.ndarray, index: int) -> None:
-    """The same node with W - Wq and without a bias; its sum over all but the channels becomes an output."""
-    weight = new_initializer(graph, f"onnxtool_error_{index}", error)
+def _watch(probe: OutputProbe, node: ir.Node, error: np.ndarray, index: int) -> tuple[str, str]:
+    """The same node with W - Wq and without a bias; its sum over all but the channels and its size become outputs."""
+    weight = new_initializer(probe.graph, f"onnxtool_error_{index}", error)
     source = node.inputs[0]
     assert source is not None
-    twin = append(graph, node.op_type, [source, weight], f"onnxtool_twin_{index}", node.attributes)
-    result = twin
+    result = twin = probe.step(node.op_type, [source, weight], f"twin_{index}", node.attributes)
     if node.op_type == "Conv":
         axes = [0, *range(2, error.ndim)]
     else:
         width = error.shape[output_channel_axis(node, error.ndim) or 0]
-        result = append(graph, "Reshape", [result, _integers(graph, [-1, width])], f"onnxtool_flat_{index}")
+        result = probe.step("Reshape", [result, _integers(probe.graph, [-1, width])], f"flat_{index}")
         axes = [0]
-    total = append(graph, "ReduceSum", [result, _integers(graph, axes)], f"{_SUM}_{index}", {"keepdims": 0})
-    total.type = ir.TensorType(ir.DataType.FLOAT)
-    count = append(graph, "Size", [twin], f"{_COUNT}_{index}")
-    count.type = ir.TensorType(ir.DataType.INT64)
-    graph.outputs.extend([total, count])
+    total = probe.step("ReduceSum", [result, _integers(probe.graph, axes)], f"shift_{index}", {"keepdims": 0})
+    return probe.output(total), probe.add("Size", twin, f"count_{index}", ir.DataType.INT64)
 
 
 def _integers(graph: ir.Graph, values: Sequence[int]) -> ir.Value:

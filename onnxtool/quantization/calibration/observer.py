@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -19,7 +20,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.errors import InputError
 from onnxtool.model import io
-from onnxtool.model.ir.editing import new_initializer
+from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op
 from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.calibration.range_estimators import ObservedChannels, ObservedRange, Range
@@ -37,7 +38,7 @@ _UNKNOWN_COUNT = 128  # samples to expect where the number is not known
 _WORTH_THREADS = 2.0  # seconds; for less, threads that wait for one another cost more than they save
 _LARGE = 5_000_000  # bytes of weights from which on all threads begin: the memory is then the same for any data
 _START = "onnxtool_start_"
-AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset
+_AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset
 
 
 def observe(
@@ -57,8 +58,7 @@ def observe(
         data: calibration samples.
         histogram: keep histograms too (for percentile, mse and entropy), and how many elements a tensor has.
         threads: of the runtime; None: one, or all where that saves time.
-        channels: with `histogram`, how many channels (last axis) those of them have that are to be known channel by
-            channel.
+        channels: how many channels (last axis) those of them have that are to be known channel by channel.
 
     Returns:
         What was seen, by tensor name; `ObservedChannels` of those in `channels`.
@@ -71,7 +71,7 @@ def observe(
     if not tensors:
         return seen
     strides = _strides(model, tensors, data, seen, threads) if histogram else {}
-    known = _known_ranges(model, tensors)
+    known = _known_ranges(model, [name for name in tensors if name not in channels])
     tensors = [name for name in tensors if name not in known]
     watch = _Watch(model, tensors, strides, channels)
     on_one = threads is None and io.weight_bytes(model) < _LARGE
@@ -120,7 +120,7 @@ def _strides(
 
     Odd, so that no channel of a channels-last tensor is passed over.
     """
-    probe = _Probe(model)
+    probe = OutputProbe(model)
     sizes = [probe.add("Size", probe.values[n], f"size_{i}", ir.DataType.INT64) for i, n in enumerate(tensors)]
     # One run, of which nothing but sizes matters: no time or memory for a faster graph.
     options = SessionOptions(threads=threads, optimization="off", prepack=False, outputs_early=True, lean=True)
@@ -141,7 +141,7 @@ def _blame(model: ir.Model, tensors: Sequence[str], feeds: Feeds, where: str, th
     Raises:
         InputError: one of them does.
     """
-    probe = _Probe(model)
+    probe = OutputProbe(model)
     checks = []
     for kind, operator in (("NaN", "IsNaN"), ("infinity", "IsInf")):
         for position, name in enumerate(tensors):
@@ -158,7 +158,7 @@ def _blame(model: ir.Model, tensors: Sequence[str], feeds: Feeds, where: str, th
         )
 
 
-class _Probe:
+class OutputProbe:
     """A copy of a model with other outputs."""
 
     def __init__(self, model: ir.Model) -> None:
@@ -170,25 +170,22 @@ class _Probe:
         self._made_of = model
 
     def step(
-        self, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int | list[int]] | None = None
+        self, op_type: str, inputs: list[ir.Value], name: str, attributes: Mapping[str, Any] | None = None
     ) -> ir.Value:
         """A node more at the end."""
-        node = ir.node(op_type, inputs, attributes, name=f"onnxtool_{name}")
-        node.outputs[0].name = f"onnxtool_{name}"
-        self.graph.append(node)
-        return node.outputs[0]
+        return append(self.graph, op_type, inputs, f"onnxtool_{name}", attributes)
 
     def rows(self, op_type: str, value: ir.Value, shape: ir.Value, name: str) -> str:
         """An output more: a reduction of each column of a tensor, made a matrix of this shape."""
         matrix = self.step("Reshape", [value, shape], f"{name}_matrix")
-        if self.model.opset_imports.get("", 0) >= AXES_ARE_INPUTS:
+        if self.model.opset_imports.get("", 0) >= _AXES_ARE_INPUTS:
             axis = new_initializer(self.graph, f"onnxtool_{name}_axis", np.array([0], np.int64))
             return self.output(self.step(op_type, [matrix, axis], name, {"keepdims": 0}))
         return self.output(self.step(op_type, [matrix], name, {"keepdims": 0, "axes": [0]}))
 
     def add(self, op_type: str, value: ir.Value, name: str, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
         """An output more: a reduction of a tensor to one number."""
-        attributes: dict[str, int | list[int]] | None = {"keepdims": 0} if op_type.startswith("Reduce") else None
+        attributes = {"keepdims": 0} if op_type.startswith("Reduce") else None
         return self.output(self.step(op_type, [value], name, attributes), dtype)
 
     def output(self, result: ir.Value, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
@@ -204,7 +201,7 @@ class _Probe:
             return OnnxRunner.open(self.model, options)
 
 
-class _Watch(_Probe):
+class _Watch(OutputProbe):
     """A model whose outputs are statistics of some of its tensors."""
 
     def __init__(

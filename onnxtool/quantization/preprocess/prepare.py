@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
-from onnxtool.model import io
+from onnxtool.errors import UnsupportedError
 from onnxtool.model.ir.editing import inline_functions, insert, new_initializer, remove_unused, replace_value
-from onnxtool.model.ir.queries import attribute, constant_array, float_constant, inner_nodes, is_op
+from onnxtool.model.ir.queries import attribute, constant_array, float_constant, is_op
 from onnxtool.optimization.constant_evaluation import CannotEvaluateError, evaluate
+from onnxtool.optimization.normalize import rename_nodes
+from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.optimization.type_inference import light_proto
 from onnxtool.quantization.preprocess.constant_fills import note_filled
@@ -65,35 +66,15 @@ def _raised(model: ir.Model) -> ir.Model:
     version = model.opset_imports.get("", MINIMUM_OPSET)
     if version >= MINIMUM_OPSET:
         return model
-    from onnx import version_converter
-
+    light, _ = light_proto(model)
     try:
-        light, _ = light_proto(model)
         with guarded("raising the opset", light.ByteSize()):
-            raised = version_converter.convert_version(light, MINIMUM_OPSET)
-            onnx.checker.check_model(raised)
-    except Exception:  # the converter raises RuntimeError, ConvertError, ... for operators it does not know
+            return convert_opset(model, MINIMUM_OPSET)
+    except UnsupportedError:
         # Operators between these opsets changed little: saying the newer version holds for nearly every model,
         # and the runtime's own check of the result, before anything is written, tells when it does not.
         model.opset_imports[""] = MINIMUM_OPSET
         return model
-    result = io.from_proto(raised)
-    _take_weights_back(result, model)
-    return result
-
-
-def _take_weights_back(light: ir.Model, model: ir.Model) -> None:
-    """The large weights, which were inputs of the copy, without another copy of their bytes."""
-    given = {v.name for v in model.graph.inputs}
-    slots = {v.name: v for v in light.graph.inputs}
-    for name, value in model.graph.initializers.items():
-        slot = slots.get(name)
-        if name in light.graph.initializers or slot is None:
-            continue
-        slot.const_value = value.const_value
-        if name not in given:
-            light.graph.inputs.remove(slot)
-        light.graph.register_initializer(slot)
 
 
 def _fold_moved_weights(model: ir.Model) -> None:
@@ -167,12 +148,6 @@ def _open_hard_swish(model: ir.Model) -> None:
 
 def _name_nodes(model: ir.Model) -> None:
     """Every node gets a name of its own, in subgraphs too: its first output's where it has none."""
-    taken: set[str] = set()
-    for node in (*model.graph, *inner_nodes(model.graph)):
-        name = node.name or f"{node.op_type}_{node.outputs[0].name}"
-        unique, number = name, 1
-        while unique in taken:
-            number += 1
-            unique = f"{name}_{number}"
-        taken.add(unique)
-        node.name = unique
+    for node in model.graph.all_nodes():
+        node.name = node.name or f"{node.op_type}_{node.outputs[0].name}"
+    rename_nodes(model)

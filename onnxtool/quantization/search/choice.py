@@ -65,13 +65,9 @@ def finalists(near: list[RecipeTrial]) -> list[RecipeTrial]:
     found: dict[int, RecipeTrial] = {}
     for trial in near:
         known = found.get(id(trial.latency))
-        if known is None or _noise(trial) < _noise(known):
+        if known is None or trial.noise < known.noise:
             found[id(trial.latency)] = trial
     return list(found.values())[:FINALISTS]
-
-
-def _noise(trial: RecipeTrial) -> float:
-    return float("inf") if trial.fidelity is None else noise_share(trial.fidelity)
 
 
 def surely_faster(

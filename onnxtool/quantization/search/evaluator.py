@@ -74,6 +74,11 @@ class RecipeTrial:
             return self.latency.value
         return float("inf") if self.estimate is None else self.estimate
 
+    @property
+    def noise(self) -> float:
+        """Noise share; 1 where it is not known."""
+        return 1.0 if self.fidelity is None else noise_share(self.fidelity)
+
     def candidate(self, budget: Criterion, chosen: bool) -> Candidate:
         """What the report keeps of it."""
         is_within = (

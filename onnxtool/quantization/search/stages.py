@@ -158,7 +158,7 @@ class RecipeSearch:
     def _after_trial(self, task: progress.Task) -> None:
         """Hand on the first candidate that keeps the budget and is surely faster than float; say what was tried."""
         if self.keep is not None:
-            fast = (t for t in self._fastest(len(self.evaluator.trials)) if t.latency and is_faster(t.latency, False))
+            fast = (t for t in self._fastest() if t.latency and is_faster(t.latency, False))
             first = next((t for t in fast if self._looks_good(t) and self._is_within(t, Samples.ALL)), None)
             if first is not None:
                 keep, self.keep = self.keep, None
@@ -223,11 +223,8 @@ class RecipeSearch:
                 recipe = replace(self.base, plan=plan, per_channel=per_channel)
                 self.evaluator.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
 
-    def _hopeful(self) -> Iterator[RecipeTrial]:
-        """What is not so noisy that it could not be repaired, the fastest first."""
-        return (t for t in self._fastest(len(self.evaluator.trials)) if self._repairable(t))
-
     def _repairable(self, trial: RecipeTrial) -> bool:
+        """Whether a candidate is not so noisy that it could not be repaired."""
         self.evaluator.look(trial)
         return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
 
@@ -239,7 +236,7 @@ class RecipeSearch:
         found = [winner, next(self._broken(winner), None)]
         fastest = min((t.speed for t in found if t is not None), default=float("inf"))
         schemes = {scheme_of(t.recipe) for t in found if t is not None}
-        for trial in self._fastest(len(self.evaluator.trials)):
+        for trial in self._fastest():
             if scheme_of(trial.recipe) not in schemes and trial.speed < _WORTH_MOVING * fastest:
                 schemes.add(scheme_of(trial.recipe))
                 found.append(trial if self._repairable(trial) else None)
@@ -250,12 +247,10 @@ class RecipeSearch:
         clearly noisier than another one about as fast.
         """
         limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
-        broken = [t for t in self._fastest(len(self.evaluator.trials)) if t.speed < limit and self._repairable(t)]
+        broken = [t for t in self._fastest() if t.speed < limit and self._repairable(t)]
         for trial in broken:
-            quieter = any(
-                _noise(t) < LESS_NOISE * _noise(trial) and t.speed <= ABOUT_AS_FAST * trial.speed for t in broken
-            )
-            if not quieter and not self._is_within(trial):
+            quieter = (t for t in broken if t.noise < LESS_NOISE * trial.noise)
+            if not any(t.speed <= ABOUT_AS_FAST * trial.speed for t in quieter) and not self._is_within(trial):
                 yield trial
 
     def _move(self, stage: str) -> None:
@@ -293,12 +288,13 @@ class RecipeSearch:
         # Where nothing within the budget is faster than float, even very noisy ones.
         winner = self._winner()
         if winner is None or winner.speed >= 1.0:
-            repairs.of_noisy(self._fastest(len(self.evaluator.trials)), in_time)
+            repairs.of_noisy(self._fastest(), in_time)
 
     def _repair_order(self) -> Iterator[RecipeTrial]:
         """What could be repaired and what is within the budget, the fastest first."""
         broken = [id(t) for t in self._broken(None)]
-        return (t for t in self._hopeful() if id(t) in broken or self._is_within(t))
+        hopeful = (t for t in self._fastest() if self._repairable(t))
+        return (t for t in hopeful if id(t) in broken or self._is_within(t))
 
     def _float_kernels(self, stage: str) -> None:
         """The float model with its weights stored in 8 bits, or 16: it may be faster than what integers give."""
@@ -313,12 +309,11 @@ class RecipeSearch:
             if self._is_within(self.evaluator.try_out(f"float, weights in {bits} bits", recipe)):
                 return
 
-    def _fastest(self, count: int, among: list[RecipeTrial] | None = None) -> list[RecipeTrial]:
-        timed = [
-            t for t in (self.evaluator.trials if among is None else among) if t.speed < float("inf") and not t.note
-        ]
+    def _fastest(self, among: list[RecipeTrial] | None = None) -> list[RecipeTrial]:
+        known = self.evaluator.trials if among is None else among
+        timed = [t for t in known if t.speed < float("inf") and not t.note]
         # Of those that are as fast, the most accurate one that is known.
-        return sorted(timed, key=lambda t: (t.speed, noise_share(t.fidelity) if t.fidelity else 1.0))[:count]
+        return sorted(timed, key=lambda t: (t.speed, t.noise))
 
     def _is_clearly_outside(self, trial: RecipeTrial) -> bool:
         """Whether a first look, or another candidate with the same integers, shows that the budget is not kept."""
@@ -360,7 +355,7 @@ class RecipeSearch:
                 return found
 
     def _likely_winner(self, among: list[RecipeTrial] | None) -> RecipeTrial | None:
-        timed = self._fastest(len(self.evaluator.trials), among)
+        timed = self._fastest(among)
         first = next((t for t in timed if self._is_within(t, Samples.FEW)), None)
         if first is None or first.fidelity is None:
             return None
@@ -378,7 +373,7 @@ class RecipeSearch:
         timed_again = fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING)
         if fastest is not None and timed_again:
             # Quick timings have misled: the leaders once more, all in one alternation.
-            near = [t for t in self._fastest(len(self.evaluator.trials)) if t.speed <= fastest * TOO_CLOSE]
+            near = [t for t in self._fastest() if t.speed <= fastest * TOO_CLOSE]
             close = finalists([t for t in near if self._is_within(t, Samples.FEW)])
             # Those that are not loaded any more have to be built again, and all are loaded together.
             while len(close) > 1 and (
@@ -393,12 +388,7 @@ class RecipeSearch:
         elif winner is not None:
             winner = compacted_unjudged(self.evaluator, winner)
         if winner is not None:
-            winner = undominated(
-                self.evaluator,
-                winner,
-                self._fastest(len(self.evaluator.trials)),
-                self._is_within_in_time,
-            )
+            winner = undominated(self.evaluator, winner, self._fastest(), self._is_within_in_time)
         best, verdict = winner, ""
         if winner is None:
             verdict = "no recipe keeps the accuracy budget"
@@ -435,7 +425,3 @@ class RecipeSearch:
 
 def _judges_nothing(_trial: RecipeTrial) -> bool:
     raise AssertionError("the search is over")
-
-
-def _noise(trial: RecipeTrial) -> float:
-    return 1.0 if trial.fidelity is None else noise_share(trial.fidelity)

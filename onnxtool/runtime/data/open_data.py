@@ -293,8 +293,8 @@ def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[Tenso
         for _ in range(count):
             yield fixed | {n: _sample(next(s), ranks[n], chosen[n].stacked) for n, s in streams.items()}
 
-    for spec in specs:
-        _note_stacking(spec, chosen[spec.name])
+    for name, rank in ranks.items():
+        chosen[name].stacked = rank is not None and len(chosen[name].shape) == rank + 1
     return DataSource(label, count, rows, specs)
 
 
@@ -322,10 +322,6 @@ def _rows_per_sample(spec: TensorSpec, shape: tuple[int, ...], label: str) -> in
     if shape[0] < first:
         raise InputError(f"{label}: {spec.name!r} has shape {list(shape)}; the model takes {spec.info()}.")
     return first
-
-
-def _note_stacking(spec: TensorSpec, columns: Columns) -> None:
-    columns.stacked = spec.shape is not None and len(columns.shape) == len(spec.shape) + 1
 
 
 def _row_reader(array: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:

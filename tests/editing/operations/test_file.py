@@ -26,17 +26,17 @@ def test_another_opset(edited: Editor, version: int) -> None:
 
 
 def test_large_weights_do_not_go_through_the_converter(edited: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
-    from onnxtool.editing.operations import versions
+    from onnxtool.optimization import opset
 
     seen = []
-    convert = versions.convert_opset
+    convert = opset.convert_version
 
-    def watched(model: object, version: int) -> object:
-        seen.append([v.name for v in model.graph.initializers.values()])  # type: ignore[attr-defined]
-        return convert(model, version)  # type: ignore[arg-type]
+    def watched(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+        seen.append([t.name for t in model.graph.initializer])
+        return convert(model, version)
 
-    monkeypatch.setattr(versions, "convert_opset", watched)
-    monkeypatch.setattr(versions, "_LARGE", 100)
+    monkeypatch.setattr(opset, "convert_version", watched)
+    monkeypatch.setattr(opset, "_LARGE", 100)
     made = edited(TEXT, "opset=21", weights=WEIGHTS)
     assert seen == [[]]
     assert [t.name for t in made.proto.graph.initializer] == ["w"]

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import onnxtool
-from onnxtool.errors import UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.algorithms.preprocessing import channel_extremes, conditioned
@@ -93,6 +93,17 @@ def test_magnitudes_of_channels_are_numpys(data: dict[str, np.ndarray]) -> None:
     expected = np.abs(normal * arrays["gamma"] + arrays["beta"]).max(axis=(0, 1))
     np.testing.assert_allclose(seen["n"], expected, rtol=1e-4)
     assert set(seen) == {"n", "u"}
+
+
+def test_a_sample_that_gives_nan_is_refused(data: dict[str, np.ndarray]) -> None:
+    proto = behind_residual()
+    proto.graph.node.insert(0, node("Sqrt", ["x"], ["root"]))
+    proto.graph.node[1].input[0] = "root"
+    prepared = prepare(io.from_proto(proto), "none")
+    rows = np.abs(data["x"])
+    rows[5, 2, 0] = -1
+    with pytest.raises(InputError, match="sample 5: tensor 'n' becomes NaN"):
+        channel_extremes(prepared, open_data({"x": rows}, input_specs(prepared)))
 
 
 @pytest.mark.parametrize("make", [outliers, behind_residual])

@@ -27,15 +27,15 @@ def test_the_fastest_are_those_that_were_timed_and_are_in_the_race() -> None:
     )
     evaluator.trials[2].note, evaluator.trials[3].latency = "it does not load", None
     found: Any = search(evaluator)
-    assert names(found._fastest(9)) == ["first", "fast", "slow"] and names(found._fastest(1)) == ["first"]
-    assert names(found._fastest(9, [evaluator.trials[0]])) == ["slow"]
+    assert names(found._fastest()) == ["first", "fast", "slow"]
+    assert names(found._fastest([evaluator.trials[0]])) == ["slow"]
 
 
 def test_of_the_equally_fast_the_one_that_is_known_to_be_accurate_comes_first() -> None:
     evaluator = Lab(unknown=(0.5, 30, 30), noisy=(0.5, 10, 10), quiet=(0.5, 40, 40))
     for trial in evaluator.trials[1:]:
         evaluator.look(trial)
-    assert names(search(evaluator)._fastest(9)) == ["quiet", "noisy", "unknown"]
+    assert names(search(evaluator)._fastest()) == ["quiet", "noisy", "unknown"]
 
 
 def test_leaders_are_the_winner_the_fastest_broken_and_the_fastest_of_each_scheme() -> None:

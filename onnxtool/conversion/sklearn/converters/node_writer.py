@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
-from onnxtool.conversion.sklearn.raw_thresholds import Thresholds, raw_thresholds
-from onnxtool.conversion.sklearn.source_columns import SourceColumns, watched_columns
 
 FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto counts them
 STRING, BOOL = 8, 9
@@ -80,6 +78,9 @@ class NodeWriter:
         finally:
             operator.raw_operator, operator.inputs, operator.outputs = before
 
+    def note(self, function: str) -> None:
+        """Nothing: a function is noted where it is followed for its name alone."""
+
     def variable(self, name: str, kind: Any) -> Any:
         """A variable of skl2onnx's, of one of its types."""
         return self.scope.declare_local_variable(name, kind)
@@ -127,16 +128,6 @@ class NodeWriter:
     def columns(self, parts: Sequence[str]) -> str:
         """Matrices side by side, as one."""
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
-
-    def raw_thresholds(self, given: Thresholds) -> tuple[str, Thresholds]:
-        """What to compare, and with what, in the place of the inputs: columns of the graph where it can be.
-
-        Args:
-            given: thresholds of the columns of `joined`.
-        """
-        name = self.inputs[0].full_name if len(self.inputs) == 1 else self.joined()
-        source = watched_columns.get()
-        return raw_thresholds(self.container, type(self.container).add_node, name, given, source or SourceColumns())
 
     def joined(self) -> str:
         """The columns of all inputs as one matrix of doubles."""

@@ -6,7 +6,7 @@ Source: NumPy, NEP 13 (`__array_ufunc__`) and NEP 18 (`__array_function__`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -33,6 +33,7 @@ _LOGIC: dict[Any, str] = {
     np.logical_and: "And", np.logical_or: "Or", np.bitwise_and: "And", np.bitwise_or: "Or", np.logical_not: "Not",
     np.invert: "Not", np.isnan: "IsNaN",
 }  # fmt: skip
+_POWERS: dict[float, np.ufunc] = {2.0: np.square, 0.5: np.sqrt, -1.0: np.reciprocal}  # as NumPy has them for arrays
 Formula = Callable[[NodeWriter, Any, str], str | None]
 
 
@@ -73,6 +74,9 @@ class TracedMatrix(NDArrayOperatorsMixin):
         """What NumPy's own functions make of it."""
         if method != "__call__" or options:
             return NotImplemented
+        if function is np.power and isinstance(inputs[1], (int, float)) and inputs[1] in _POWERS:
+            function, inputs = _POWERS[inputs[1]], inputs[:1]
+        self._write.note(function.__name__)
         if function in _LOGIC:
             both = [i.value if isinstance(i, TracedMatrix) else self._write.constant(np.asarray(i)) for i in inputs]
             return self._made(self._write.add(_LOGIC[function], *both), truths=True)
@@ -120,6 +124,31 @@ class TracedMatrix(NDArrayOperatorsMixin):
         if key is places:
             places = [self._names.index(n) for n in places] if isinstance(places, list) else self._names.index(places)
         return self._made(self._write.add("Gather", self.value, np.arange(width)[places], axis=1))
+
+
+class _Notes:
+    """In the place of a NodeWriter: notes the functions that are called, and writes nothing."""
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+        self.seen: set[str] = set()
+        self.note = self.seen.add
+
+    def add(self, *_: Any, **__: Any) -> str:
+        """The name of no value."""
+        return ""
+
+    cast = constant = add
+
+
+def functions_of(step: Any) -> set[str] | None:
+    """The names of NumPy's functions that a FunctionTransformer's calls; None where it has no ONNX form here."""
+    notes = _Notes(step)
+    try:
+        traced(cast("NodeWriter", notes), step.func, "", lambda *_: "", **(step.kw_args or {}))
+    except UnsupportedError:
+        return None
+    return notes.seen
 
 
 def _clipped(matrix: TracedMatrix, a_min: Any = None, a_max: Any = None, **ends: Any) -> TracedMatrix:

@@ -16,7 +16,8 @@ import numpy as np
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension, number_type
-from onnxtool.conversion.sklearn.raw_thresholds import Thresholds
+from onnxtool.conversion.sklearn.raw_thresholds import Thresholds, raw_thresholds
+from onnxtool.conversion.sklearn.source_columns import SourceColumns, watched_columns
 from onnxtool.conversion.small_numbers import expm1, log1p
 
 _TINY = float(np.finfo(np.float64).eps)
@@ -83,7 +84,9 @@ def _binned(write: NodeWriter) -> str:
 
 def passed_thresholds(write: NodeWriter, columns: np.ndarray, mode: str, thresholds: np.ndarray) -> str:
     """Whether columns are above thresholds (BRANCH_GT) or at them (BRANCH_GTE), bool [rows, thresholds]."""
-    matrix, found = write.raw_thresholds(Thresholds.of(columns, [mode] * len(columns), thresholds))
+    name = write.inputs[0].full_name if len(write.inputs) == 1 else write.joined()
+    given, source = Thresholds.of(columns, [mode] * len(columns), thresholds), watched_columns.get() or SourceColumns()
+    matrix, found = raw_thresholds(write.container, type(write.container).add_node, name, given, source)
     value = write.add("Gather", matrix, found.columns, axis=1)
     passed = write.add("Greater" if mode == "BRANCH_GT" else "GreaterOrEqual", value, found.numbers[None])
     if not (found.goes == 1).any():

@@ -42,10 +42,6 @@ def _indicated(write: NodeWriter, indicator: Estimator, value: str) -> str:
     return write.cast(_gaps(write, chosen, gap), DOUBLE)
 
 
-def _convert_indicator(write: NodeWriter) -> None:
-    write.give(_indicated(write, write.step, write.joined()))
-
-
 def _kept(imputer: Estimator) -> list[int]:
     """The columns that are given: one that was empty at the fit is dropped, unless it is to be kept."""
     statistics = np.asarray(imputer.statistics_)
@@ -187,7 +183,11 @@ PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 has no converter for MissingIndicator, leaves it out of imputers, keeps columns that they drop, and "
     "writes a loop of branches for neighbours that the runtime refuses at many sizes",
-    transformer("sklearn.impute:MissingIndicator", _convert_indicator, lambda step: len(step.features_)),
+    transformer(
+        "sklearn.impute:MissingIndicator",
+        lambda write: write.give(_indicated(write, write.step, write.joined())),
+        lambda step: len(step.features_),
+    ),
     extension("sklearn.impute:SimpleImputer", _convert_imputer, _width(_kept), _imputed_shapes),
     transformer("sklearn.impute:KNNImputer", _convert_nearest, _width(_columns)),
     transformer("sklearn.impute._iterative:IterativeImputer", _convert_rounds, _width(_kept_by_rounds)),

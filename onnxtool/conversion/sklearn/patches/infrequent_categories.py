@@ -46,12 +46,13 @@ def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
 def _one_hot_of_floats(write: NodeWriter) -> None:
     """skl2onnx 1.20 drops the fractions of floats first, so that 0.4 is taken for category 0."""
     encoder, x = write.step, write.joined()
+    of_doubles = all(type(given.type).__name__ == "DoubleTensorType" for given in write.inputs)
     columns = []
     for place, categories in enumerate(encoder.categories_):
         value = write.add("Gather", x, np.array([place]), axis=1)
         # A category is met by the number that the input's own type has for it.
         known = np.asarray(categories, np.float64)
-        known = known if _is_double(write) else known.astype(np.float32).astype(np.float64)
+        known = known if of_doubles else known.astype(np.float32).astype(np.float64)
         found = write.cast(write.add("Equal", value, np.nan_to_num(known)[None]), FLOAT)
         if np.isnan(known).any():
             gap = write.cast(write.add("IsNaN", value), FLOAT)
@@ -64,10 +65,6 @@ def _one_hot_of_floats(write: NodeWriter) -> None:
             found = write.add("Gather", found, kept, axis=1)
         columns.append(found)
     write.give(write.columns(columns))
-
-
-def _is_double(write: NodeWriter) -> bool:
-    return all(type(given.type).__name__ == "DoubleTensorType" for given in write.inputs)
 
 
 def _groups(encoder: Estimator) -> tuple[np.ndarray, np.ndarray]:

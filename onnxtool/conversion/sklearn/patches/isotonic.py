@@ -54,11 +54,8 @@ def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray, reache
     return write.add("Add", levels, write.add("Mul", rises, write.add("Sub", value, starts)))
 
 
-def _convert_calibrated(write: NodeWriter, original: Callable[[], None]) -> None:
+def _convert_calibrated(write: NodeWriter, _original: Callable[[], None]) -> None:
     model = write.step
-    if model.method not in ("isotonic", "sigmoid", "temperature"):
-        original()
-        return
     total = ""
     for member in model.calibrated_classifiers_:
         chances = _member(write, member)

@@ -19,7 +19,7 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
 
     Args:
         write: adds nodes.
-        function: of NumPy, or of ours; None is the identity.
+        function: of NumPy.
         value: any shape.
     """
     further: dict[Any, Callable[[], str]] = {
@@ -35,14 +35,9 @@ def written(write: NodeWriter, function: Any, value: str) -> str | None:
         np.radians: lambda: write.add("Mul", value, np.pi / 180),
         np.degrees: lambda: write.add("Mul", value, 180 / np.pi),
     }
-    if function is None:
-        return value
-    try:
-        if function in UNARY:
-            return write.add(UNARY[function], value)
-        return further[function]() if function in further else None
-    except TypeError:  # what cannot be looked up is none of NumPy's
-        return None
+    if function in UNARY:
+        return write.add(UNARY[function], value)
+    return further[function]() if function in further else None
 
 
 def _scaled_logarithm(write: NodeWriter, value: str, by: float) -> str:

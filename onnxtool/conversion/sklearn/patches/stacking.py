@@ -17,10 +17,7 @@ from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, No
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 
 
-def _convert_regressor(write: NodeWriter, original: Callable[[], None]) -> None:
-    if any(hasattr(member, "classes_") for member in write.step.estimators_):
-        original()
-        return
+def _convert_regressor(write: NodeWriter, _original: Callable[[], None]) -> None:
     write.give(predicted(write, write.step.final_estimator_, [_seen(write)]))
 
 
