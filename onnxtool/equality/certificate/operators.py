@@ -566,11 +566,12 @@ def _global_pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 
 @operator("MaxPool", "AveragePool", "LpPool")
-def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    """A pooling: a sum over windows; of hashes, for the maximum."""
+def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    """A pooling: a sum over windows; of hashes, for the maximum. Where it was found hangs on the whole tensor."""
     f, x, kind, kernel = m.field, m.elements(i[0]), a["_kind"], list(a["kernel_shape"])
     if a["_outputs"] > 1:
-        raise NotCoveredError("MaxPool with indices")
+        own = {name: value for name, value in a.items() if not name.startswith("_")}
+        return _pool(m, i, {**a, "_outputs": 1}), m.opaque(kind, i, own, 2, "", by_rows=False)[1]
     rank, order = len(kernel), int(a.get("p", 2))
     strides, dilations, pads = _windows(a, x.shape[2:], kernel)
     ends = list(pads[rank:])

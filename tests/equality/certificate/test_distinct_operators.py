@@ -320,7 +320,6 @@ OTHERS |= {
 }
 # Forms without a formula, each beside the operator's usual form: an uninterpreted function, and another one.
 UNUSUAL = {
-    "indices of a pool": (IMAGE, "y, i = MaxPool<kernel_shape = [2, 2]>(x)", "y = MaxPool<kernel_shape = [2, 2]>(x)"),
     "places of a pool": (
         IMAGE,
         "v, y = MaxPool<kernel_shape = [2, 2]>(x)",
@@ -414,6 +413,12 @@ def of_all(nodes: str, inputs: str) -> tuple[tuple[int, ...], bytes]:
 def test_another_attribute_or_operand_is_another_function(name: str) -> None:
     inputs, nodes, others = {**OTHERS, **UNUSUAL}[name]
     assert of_all(nodes, inputs) == of_all(nodes, inputs) != of_all(others, inputs)
+
+
+def test_a_pool_is_the_same_with_its_places_and_without() -> None:
+    both = of_all("y, i = MaxPool<kernel_shape = [2, 2]>(x)", IMAGE)
+    assert both == of_all("y = MaxPool<kernel_shape = [2, 2]>(x)", IMAGE)
+    assert both != of_all("y, i = MaxPool<kernel_shape = [2, 1]>(x)", IMAGE)
 
 
 def test_a_mean_and_a_deviation_are_their_formulas() -> None:
