@@ -114,7 +114,7 @@ def convert(
                     model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")
                 if comparison.ok and comparison.coverage is not None:
                     model.notes.extend(comparison.coverage.notes)
-                observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
+                observe_output_dims(graph, model.inputs, proof.seen)
             clock.stop("verify")
             task.advance()
             record(graph, opened, model, options, comparison, reproducible=reproducible)

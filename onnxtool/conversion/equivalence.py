@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -211,6 +212,13 @@ class SourceProof:
     def tried(self) -> list[Feeds]:
         """All inputs that the source was given, those that it refused included."""
         return self.further.tried if self.further is not None else [p.feeds for p in self.probes]
+
+    @property
+    def seen(self) -> list[tuple[Feeds, Mapping[str, Any]]]:
+        """Inputs with what the source gave."""
+        findings = self.further.findings if self.further is not None else None
+        trials = findings.observed.trials if findings is not None else []
+        return [(p.feeds, p.outputs) for p in self.probes] + [(t.feeds, t.outputs) for t in trials if t.outputs]
 
     def changed_rows(self, graph: ir.Model) -> tuple[int, int] | None:
         """On how many rows of the first input the graph differs from the source, and of how many.

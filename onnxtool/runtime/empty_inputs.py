@@ -19,6 +19,10 @@ if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check
     import onnx_ir as ir
 
 
+# What the runtime takes up into a product of matrices, where it stands before it.
+_FUSED = {"Mul", "Div", "Cast"}
+
+
 def is_empty(feeds: Mapping[str, Any]) -> bool:
     """Whether an array has no elements."""
     return any(isinstance(a, np.ndarray) and not a.size for a in feeds.values())
@@ -27,7 +31,7 @@ def is_empty(feeds: Mapping[str, Any]) -> bool:
 def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> bool:
     """Whether each operator of a model is known to take inputs without elements; others may end the process."""
     try:
-        return all(_runs_empty(node) for node in _nodes(model))
+        return _all_run_empty([*_nodes(model)])
     except (OSError, OnnxToolError):
         return False
 
@@ -47,7 +51,38 @@ def is_harmless(model: onnx.ModelProto) -> bool:
 
 
 def _run_safely(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
-    return all(map(_runs_empty, nodes)) and not any(node.op_type == "Loop" for node in nodes)
+    return _all_run_empty(nodes) and not any(node.op_type == "Loop" for node in nodes)
+
+
+def _all_run_empty(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
+    return all(map(_runs_empty, nodes)) and not _multiplies_moved_rows(nodes)
+
+
+def _multiplies_moved_rows(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
+    """Whether rows are taken from the front before a MatMul (attention with time first): ONNX Runtime 1.31 makes one
+    operator of the two, and divides by the number of rows.
+    """
+    moved: set[str | None] = set()
+    for node in nodes:
+        passes = node.op_type in _FUSED and not moved.isdisjoint(_names(node, "input"))
+        if passes or (node.op_type == "Transpose" and _first_of_order(node) != 0):
+            moved.update(_names(node, "output"))
+    return any(n.op_type == "MatMul" and not moved.isdisjoint(_names(n, "input")) for n in nodes)
+
+
+def _names(node: onnx.NodeProto | ir.Node, side: str) -> list[str | None]:
+    if isinstance(node, onnx.NodeProto):
+        return list(getattr(node, side))
+    return [value.name if value is not None else None for value in getattr(node, f"{side}s")]
+
+
+def _first_of_order(node: onnx.NodeProto | ir.Node) -> int | None:
+    """The dim that a Transpose brings to the front; None where it turns the order round."""
+    if isinstance(node, onnx.NodeProto):
+        order = next((a.ints for a in node.attribute if a.name == "perm"), ())
+    else:
+        order = node.attributes.get_ints("perm", ())
+    return order[0] if order else None
 
 
 def _runs_empty(node: onnx.NodeProto | ir.Node) -> bool:

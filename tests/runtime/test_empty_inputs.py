@@ -105,3 +105,16 @@ def test_a_last_input_of_an_empty_name_is_tried_in_a_child(tmp_path: Path) -> No
         run(tmp_path / "m.onnx")
     proto.graph.node[0].input.pop()
     assert takes_empty(proto) and takes_empty(ir.from_proto(proto))
+
+
+@pytest.mark.parametrize(("order", "safe"), [("[1, 0, 2]", False), ("[0, 2, 1]", True)])
+def test_rows_that_are_moved_before_a_product_are_tried_in_a_child(order: str, safe: bool) -> None:
+    """Attention with time first: ONNX Runtime's FusedMatMul divides by the number of rows."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[t, 4, 4] x, float[4, 4, 5] w, float s) =>
+    (float[4, t, 5] y) {{ moved = Transpose <perm = {order}> (x) scaled = Mul(moved, s) y = MatMul(scaled, w) }}"""
+    proto = onnx.parser.parse_model(text)
+    assert takes_empty(proto) is safe and takes_empty(ir.from_proto(proto)) is safe
+    feeds = {"x": np.zeros((0, 4, 4), np.float32), "w": np.ones((4, 4, 5), np.float32), "s": np.float32(1)}
+    if not safe:
+        with pytest.raises(InputError, match="Give at least one"):
+            OnnxRunner.open(proto).run(feeds)

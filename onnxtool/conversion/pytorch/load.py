@@ -98,8 +98,11 @@ def _in_memory(source: Source) -> Loaded:
         return Loaded(source.model.module(), "PyTorch exported program in memory", program=source.model)
     if not isinstance(source.model, torch.nn.Module):
         raise UsageError(f"{source}: this is not a torch.nn.Module.")
+    # Weights that a part computes of others before it runs (weight_norm, pruning) are no leaves: torch refuses a copy.
+    attributes = [value for part in source.model.modules() for value in vars(part).values()]
+    computed = {id(t): t.detach().clone() for t in attributes if isinstance(t, torch.Tensor) and not t.is_leaf}
     try:
-        return Loaded(copy.deepcopy(source.model), "PyTorch module in memory")
+        return Loaded(copy.deepcopy(source.model, computed), "PyTorch module in memory")
     except Exception as error:
         raise UnsupportedError(
             f"{source}: the module cannot be copied ({first_line(error)}); name what builds it with factory=."

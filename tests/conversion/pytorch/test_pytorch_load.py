@@ -18,6 +18,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.pytorch.adapter import form_of
@@ -471,3 +472,14 @@ def test_torchscript_says_what_it_wants(tmp_path: Path) -> None:
         torch.jit.script(_Picky()).save(str(tmp_path / "picky.pt"))
     with pytest.raises(InputError, match=r"fails on its input .*wants 16000 samples"):
         convert(tmp_path / "picky.pt", tmp_path / "out.onnx", input_shapes={"x": ("batch", 8)})
+
+
+def test_takes_modules_in_memory_whose_weights_are_computed_before_they_run(tmp_path: Path) -> None:
+    """By pruning, or by the older weight_norm of vocoders."""
+    layer = nn.Linear(4, 3)
+    prune.l1_unstructured(layer, "weight", 0.5)
+    assert not layer.weight.is_leaf
+
+    report = convert(layer, tmp_path / "out.onnx", input_shapes=("batch", 4), effort="quick")
+
+    assert report.ok

@@ -369,3 +369,24 @@ def test_attention_of_any_number_of_dims(tmp_path: Path) -> None:
         x = np.random.default_rng(length).standard_normal((2, length, 8)).astype(np.float32)
         for found, expected in zip(net.run(None, {"x": x}), Attends()(torch.from_numpy(x)), strict=True):
             np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-6)
+
+
+class Samples(torch.nn.Module):
+    """A picture at the nearest pixel, and a volume with all that may lie around it."""
+
+    def forward(self, image: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        sample = torch.nn.functional.grid_sample
+        volume, inside = image[:, :, None].expand(-1, -1, 2, -1, -1), torch.cat([places, places[..., :1]], -1)[:, None]
+        around = [sample(volume, inside, padding_mode=p, align_corners=True) for p in ("zeros", "border", "reflection")]
+        return sample(image, places, mode="nearest", align_corners=False), *around
+
+
+def test_what_is_sampled_nowhere_is_torchs(tmp_path: Path) -> None:
+    shapes = {"image": ("batch", 1, 3, 4), "places": ("batch", 2, 3, 2)}
+    onnxtool.convert(Samples(), tmp_path / "out.onnx", input_shapes=shapes, verify_result=False)
+    image = np.arange(1, 13, dtype=np.float32).reshape(1, 1, 3, 4)
+    places = np.array([0, np.nan, np.nan, 0, np.inf, 0, 0, -np.inf, np.nan, np.nan, 0.3, -0.8], np.float32)
+    places = places.reshape(1, 2, 3, 2)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"image": image, "places": places})
+    for a, b in zip(found, Samples()(torch.from_numpy(image), torch.from_numpy(places)), strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-5)

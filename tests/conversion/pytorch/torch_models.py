@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import typing
 from dataclasses import dataclass
 
@@ -235,7 +236,7 @@ class Counting(nn.Module):
     """Turns a size into a number, which exporters take for a constant."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(x.shape[0], int(x.shape[1]) * 4).mean(1)
+        return x.reshape(x.shape[0], operator.index(x.shape[1]) * 4).mean(1)
 
 
 class Variadic(nn.Module):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import Any
 
 import torch
 
 from onnxtool.conversion.patches import Patch, replaced
+from onnxtool.conversion.pytorch.patches.size_fractions import square_root, stand_ins
 
 
 def namespaces_of(module: torch.nn.Module) -> list[dict[str, Any]]:
@@ -22,15 +24,17 @@ def namespaces_of(module: torch.nn.Module) -> list[dict[str, Any]]:
 @contextmanager
 def _followed(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
     """Functions of Python's own, in the files of the model, and of torch's."""
-    added = [(names, name) for names in namespaces_of(_module) for name in _FUNCTIONS if name not in names]
-    for names, name in added:
-        names[name] = _FUNCTIONS[name]
-    try:
-        with replaced(torch, "take_along_dim", _taken), replaced(torch.Tensor, "take_along_dim", _taken):
-            yield
-    finally:
-        for names, name in added:
-            del names[name]
+    with ExitStack() as stack:
+        for names in namespaces_of(_module):
+            missing = {name: function for name, function in _FUNCTIONS.items() if name not in names}
+            for name, function in (missing | stand_ins(names)).items():
+                restore = (names.__setitem__, name, names[name]) if name in names else (names.pop, name)
+                stack.callback(*restore)
+                names[name] = function
+        stack.enter_context(replaced(math, "sqrt", square_root))
+        for owner in (torch, torch.Tensor):
+            stack.enter_context(replaced(owner, "take_along_dim", _taken))
+        yield
 
 
 def _taken(values: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
@@ -50,22 +54,27 @@ def _length(value: Any) -> Any:
 
 def _least(*values: Any, **options: Any) -> Any:
     """Of sizes a size, where Python's own takes one of them for good."""
-    if _are_sizes(values, torch.SymInt):
+    if _are_followed(values):
         return reduce(torch.sym_min, values)
-    traced = torch.jit.is_tracing() and _are_sizes(values, torch.Tensor)
+    traced = torch.jit.is_tracing() and _are_traced(values)
     return reduce(torch.minimum, map(torch.as_tensor, values)) if traced else min(*values, **options)
 
 
 def _most(*values: Any, **options: Any) -> Any:
-    if _are_sizes(values, torch.SymInt):
+    if _are_followed(values):
         return reduce(torch.sym_max, values)
-    traced = torch.jit.is_tracing() and _are_sizes(values, torch.Tensor)
+    traced = torch.jit.is_tracing() and _are_traced(values)
     return reduce(torch.maximum, map(torch.as_tensor, values)) if traced else max(*values, **options)
 
 
-def _are_sizes(values: tuple[Any, ...], kind: type) -> bool:
-    numbers = all(isinstance(v, int) or (isinstance(v, kind) and not getattr(v, "shape", ())) for v in values)
-    return numbers and any(isinstance(v, kind) for v in values)
+def _are_followed(values: tuple[Any, ...]) -> bool:
+    sizes = (torch.SymInt, torch.SymFloat)
+    return all(isinstance(v, (int, float, *sizes)) for v in values) and any(isinstance(v, sizes) for v in values)
+
+
+def _are_traced(values: tuple[Any, ...]) -> bool:
+    numbers = all(isinstance(v, int) or (isinstance(v, torch.Tensor) and not v.shape) for v in values)
+    return numbers and any(isinstance(v, torch.Tensor) for v in values)
 
 
 def _steps(*given: Any) -> Any:
@@ -80,5 +89,5 @@ def _steps(*given: Any) -> Any:
 
 _FUNCTIONS = {"len": _length, "min": _least, "max": _most, "range": _steps}
 FUNCTIONS = Patch(
-    "torch", "", "torch's exporters take len, min, max, range and take_along_dim of sizes for numbers", _followed
+    "torch", "", "torch's exporters take len, min, int, sqrt and their like of sizes for numbers", _followed
 )

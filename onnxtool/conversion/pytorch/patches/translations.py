@@ -26,7 +26,7 @@ from onnxscript.function_libs.torch_lib.ops.nn import (
 )
 
 from onnxtool.conversion.patches import LibraryPatch, applied
-from onnxtool.conversion.pytorch.patches import adaptive_pools, elimination, fourier
+from onnxtool.conversion.pytorch.patches import adaptive_pools, elimination, fourier, size_fractions
 from onnxtool.conversion.small_numbers import (
     atan2,
     digamma,
@@ -88,7 +88,12 @@ def _last_of_smallest(values: Any, count: Any, dim: int, keepdim: bool) -> tuple
 
 
 def _sampled(image: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:
-    """Of a place beyond the border torch takes the border, of one at infinity too, where the runtime gives 0."""
+    """Of a place beyond the border torch takes the border, of one at infinity too, where the runtime gives 0. Where
+    the nearest pixel is sought, and in volumes, what is nowhere is beyond the zeros, or at the last pixel.
+    """
+    if len(image.shape) == 5 or (mode, padding) == (1, 0):
+        nowhere = op.IsNaN(grid) if padding == 1 else op.Not(op.Less(op.Abs(grid), _like(math.inf, grid)))
+        grid = op.Where(nowhere, _like({0: 3.0, 1: 2.0, 2: 1.0}[padding], grid), grid)
     if padding == 1:
         grid = op.Clip(grid, *(op.CastLike(op.Constant(value_float=end), grid) for end in (-2.0, 2.0)))
     return aten_grid_sampler(image, grid, mode, padding, align_corners)
@@ -237,8 +242,8 @@ def _log_add_exp_2(add: Any, x: Any, y: Any) -> Any:
     return add("Div", log_add_exp(add, *(add("Mul", v, ln2) for v in (x, y))), ln2)
 
 
-def _nearest(shift: float, plain: Translation) -> Translation:
-    """Pixels at floor((i + shift) times the quotient of the sizes), in torch's float32, which decides between two.
+def _nearest(plain: Translation) -> Translation:
+    """Pixels at floor(i times the quotient of the sizes), in torch's float32, which decides between two.
 
     The runtime's Resize, which is faster, divides by the other quotient: it serves where that gives the same pixels.
     """
@@ -247,7 +252,7 @@ def _nearest(shift: float, plain: Translation) -> Translation:
         axes = range(2, len(values.shape))
         factors = scale_factors or [None] * len(axes)
         news = output_size if isinstance(output_size, (list, tuple)) else [None] * len(axes)
-        if shift == 0 and all(map(_same_pixels, [values.shape[a] for a in axes], news, factors)):
+        if all(map(_same_pixels, [values.shape[a] for a in axes], news, factors)):
             return plain(values, output_size, scale_factors)
         sizes = None if output_size is None else op.Cast(output_size, to=ir.DataType.INT64)
         for axis, factor in zip(axes, factors, strict=True):
@@ -260,8 +265,7 @@ def _nearest(shift: float, plain: Translation) -> Translation:
                 new = op.Cast(op.Floor(exact), to=ir.DataType.FLOAT)
                 scale = op.Constant(value_floats=[float(np.float32(1 / factor))])
             places = op.Range(*(op.Constant(value_float=0.0), op.Squeeze(new), op.Constant(value_float=1.0)))
-            point = op.Mul(op.Add(places, op.Constant(value_float=shift)), scale)
-            index = op.Cast(op.Min(op.Floor(point), op.Sub(old, one)), to=ir.DataType.INT64)
+            index = op.Cast(op.Min(op.Floor(op.Mul(places, scale)), op.Sub(old, one)), to=ir.DataType.INT64)
             values = op.Gather(values, index, axis=axis)
         return values
 
@@ -479,6 +483,14 @@ def _windows_translated() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _fractions_translated() -> Iterator[None]:
+    with ExitStack() as stack:
+        for function, translation in size_fractions.TRANSLATIONS.items():
+            stack.enter_context(_translated(function, translation))
+        yield
+
+
 def _written(formula: Callable[..., Any]) -> Translation:
     """A translation that writes a formula of its inputs, in which floats have the type of the first."""
 
@@ -609,20 +621,8 @@ PATCHES = (
         for operator in (_ATEN.remainder.Tensor, _ATEN.remainder.Scalar, _ATEN.remainder.Scalar_Tensor)
     ),
     *(
-        _imprecise(operator, _nearest(0.0, aten_upsample_nearestnd_vec), "the runtime divides: another pixel")
+        _imprecise(operator, _nearest(aten_upsample_nearestnd_vec), "the runtime divides: another pixel")
         for operator in (_ATEN.upsample_nearest1d.vec, _ATEN.upsample_nearest2d.vec, _ATEN.upsample_nearest3d.vec)
-    ),
-    *(
-        _imprecise(
-            operator,
-            _nearest(0.5, aten_upsample_nearestnd_vec),
-            "torch 2.13 takes the quotient of sizes for the factor",
-        )
-        for operator in (
-            _ATEN._upsample_nearest_exact1d.vec,
-            _ATEN._upsample_nearest_exact2d.vec,
-            _ATEN._upsample_nearest_exact3d.vec,
-        )
     ),
     *(
         _imprecise(operator, _sampled, "the runtime samples 0 at infinity")
@@ -645,4 +645,5 @@ PATCHES = (
         )
     ),
     _imprecise(_ATEN.roll.default, _rolled, "torch 2.13 rolls by numbers alone, not by sizes"),
+    LibraryPatch("torch", "2.14", "torch 2.13 computes fractions of sizes in float32", _fractions_translated),
 )
