@@ -65,7 +65,7 @@ def _multiplies_moved_rows(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
     moved: set[str | None] = set()
     for node in nodes:
         passes = node.op_type in _FUSED and not moved.isdisjoint(_names(node, "input"))
-        if passes or (node.op_type == "Transpose" and _first_of_order(node) != 0):
+        if passes or (node.op_type == "Transpose" and _moves_rows(node)):
             moved.update(_names(node, "output"))
     return any(n.op_type == "MatMul" and not moved.isdisjoint(_names(n, "input")) for n in nodes)
 
@@ -76,13 +76,13 @@ def _names(node: onnx.NodeProto | ir.Node, side: str) -> list[str | None]:
     return [value.name if value is not None else None for value in getattr(node, f"{side}s")]
 
 
-def _first_of_order(node: onnx.NodeProto | ir.Node) -> int | None:
-    """The dim that a Transpose brings to the front; None where it turns the order round."""
+def _moves_rows(node: onnx.NodeProto | ir.Node) -> bool:
+    """Whether a Transpose takes the first of three dims or more away from the front; of two, it turns a matrix."""
     if isinstance(node, onnx.NodeProto):
-        order = next((a.ints for a in node.attribute if a.name == "perm"), ())
+        order: Sequence[int] = next((a.ints for a in node.attribute if a.name == "perm"), ())
     else:
         order = node.attributes.get_ints("perm", ())
-    return order[0] if order else None
+    return len(order) > 2 and order[0] != 0
 
 
 def _runs_empty(node: onnx.NodeProto | ir.Node) -> bool:

@@ -107,6 +107,12 @@ def test_a_last_input_of_an_empty_name_is_tried_in_a_child(tmp_path: Path) -> No
     assert takes_empty(proto) and takes_empty(ir.from_proto(proto))
 
 
+def test_a_matrix_that_is_turned_before_a_product_is_tried_at_once() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[t, 4] x, float[5, 4] w) => (float[t, 5] y) {
+        turned = Transpose <perm = [1, 0]> (w) y = MatMul(x, turned) }"""
+    assert takes_empty(onnx.parser.parse_model(text))
+
+
 @pytest.mark.parametrize(("order", "safe"), [("[1, 0, 2]", False), ("[0, 2, 1]", True)])
 def test_rows_that_are_moved_before_a_product_are_tried_in_a_child(order: str, safe: bool) -> None:
     """Attention with time first: ONNX Runtime's FusedMatMul divides by the number of rows."""
