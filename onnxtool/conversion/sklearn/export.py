@@ -201,9 +201,15 @@ def left_out(proto: onnx.ModelProto) -> str:
         proto: as it was exported, with trees of any library.
     """
     makers = {name: node for node in proto.graph.node for name in node.output}
-    trees = [node for node in proto.graph.node if node.op_type in _TREES]
+    trees = [node for node in proto.graph.node if node.op_type in _TREES and _decides(node)]
     computed = any(_is_computed(name, makers) for node in trees for name in node.input[:1])
     return _LEFT_OUT if trees and computed else ""
+
+
+def _decides(trees: onnx.NodeProto) -> bool:
+    """Whether some tree has more than one leaf: of too few rows boosters make none that has."""
+    modes = [set(a.strings) for a in trees.attribute if a.name == "nodes_modes" and a.strings]
+    return modes != [{b"LEAF"}]
 
 
 def _is_computed(name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:

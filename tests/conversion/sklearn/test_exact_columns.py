@@ -12,6 +12,7 @@ import pytest
 import skops.io
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.pipeline import make_pipeline
@@ -119,6 +120,12 @@ def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxto
         assert done.returncode == 0
         assert ("not tested at the trees' thresholds; rows may differ" in told) is said
         assert ("equal to its source" in told) is not said
+
+
+def test_trees_of_one_leaf_have_no_thresholds_to_test(tmp_path: Path) -> None:
+    for count, told in ((19, ""), (100, "not tested at the trees' thresholds; rows may differ")):  # a leaf has 20 rows
+        model = make_pipeline(PCA(2), HistGradientBoostingRegressor(max_iter=3)).fit(X[:count], Y[:count])
+        assert convert(model, tmp_path / "out.onnx", effort="quick").untested == told
 
 
 def test_a_file_is_not_written_where_an_output_was_constant_in_every_run(tmp_path: Path) -> None:
