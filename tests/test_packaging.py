@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+TOP = {
+    *("pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "constraints.txt", ".gitignore"),
+    *("onnxtool", "tests", "examples", "fixtures", "benchmarks", "docs", ".ci"),
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -28,6 +34,15 @@ def test_templates_of_packages_are_in_the_wheel() -> None:
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["onnxtool.packaging"]
     packed = {p for pattern in patterns for p in folder.glob(pattern)}
     assert {p for p in folder.glob("templates/**/*") if p.is_file() and "__pycache__" not in p.parts} <= packed
+
+
+def test_nothing_stray_lies_at_the_top() -> None:
+    """Of what git keeps; where it cannot be asked, nothing is known of that."""
+    listed = ["git", "ls-files", "--full-name"]
+    found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False) if which("git") else None
+    if found is None or found.returncode or "pyproject.toml" not in found.stdout.split():
+        pytest.skip("this is no clone, or git does not answer")
+    assert {name.split("/")[0] for name in found.stdout.splitlines()} <= TOP
 
 
 def test_the_base_install_is_light() -> None:
