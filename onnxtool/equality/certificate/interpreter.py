@@ -666,8 +666,11 @@ class Interpreter:
         """
         if kind in _DRAWS:
             return self._drawn(kind, inputs, attributes)
-        if lookup(kind, domain).random:
+        own = lookup(kind, domain)
+        if own.random:
             raise NotCoveredError(f"{kind}, which draws random numbers")
+        if self._asks_rows and domain == "com.microsoft" and own.by_rows == ():
+            raise NotCoveredError(f"operator {domain}.{kind}")
         if any(not isinstance(v, Value) and v is not None for v in inputs):
             raise NotCoveredError(f"{kind} of a sequence")
         if any(isinstance(v, onnx.GraphProto) for v in attributes.values()):
@@ -676,12 +679,8 @@ class Interpreter:
         names = form, sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
         seen = [np.array(-1) if v is None else self._seen_as_whole(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
-        own = lookup(kind, domain)
-        if self._asks_rows and domain == "com.microsoft" and own.by_rows == ():
-            raise NotCoveredError(f"operator {domain}.{kind}")
-        split = [
-            i for i, v in enumerate(inputs) if by_rows and v is not None and own.has_rows(i) and self.field.has_values
-        ]
+        by_rows = by_rows and self.field.has_values
+        split = [i for i, v in enumerate(inputs) if by_rows and v is not None and own.has_rows(i)]
         rows = {np.shape(seen[i])[0] if np.ndim(seen[i]) > 1 else -1 for i in split}
         rows |= {s[0] if s else -1 for s, _ in shapes}
         apart = max(rows) if split and len(rows) == 1 else -1
