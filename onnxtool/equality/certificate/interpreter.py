@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,7 @@ _MOST_STEPS = 1300
 _FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 _COPIED = 2**16  # elements of a tensor that is moved although only its shape is asked for
 _SIZES = 64  # an input of as many integers may say a size
-_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+_DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
 # What ONNX raises where its inference does not know an operator, or refuses its inputs.
 _NOT_INFERRED = (onnx.defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 
@@ -159,13 +159,22 @@ def _schema(kind: str, domain: str, version: int) -> tuple[object, Attributes]:
     counts from other places since it has an attribute to say from where.
     """
     try:
-        schema = onnx.defs.get_schema(kind, version, "" if domain == "ai.onnx" else domain)
+        schema = onnx.defs.get_schema(kind, version, domain)
     except onnx.defs.SchemaError:
         return (), {}
     usual = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
     defaults = {n: helper.get_attribute_value(value) for n, value in usual.items()}
     names = [sorted(schema.attributes), *([p.name for p in parts] for parts in (schema.inputs, schema.outputs))]
     return repr((names, sorted(defaults.items()))), defaults
+
+
+def _domain(name: str) -> str:
+    """Of the two names that ONNX's own domain has, the one that schemas have."""
+    return "" if name == "ai.onnx" else name
+
+
+def _opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    return {_domain(o.domain): o.version for o in imports}
 
 
 @dataclass(frozen=True)
@@ -217,7 +226,7 @@ class Interpreter:
         self._weights = {} if weights is None else weights
         self._constants = dict(constants or {})
         self._functions = {(f.domain, f.name): f for f in model.functions}
-        self._opsets = {o.domain: o.version for o in model.opset_import}
+        self._opsets = _opsets_of(model.opset_import)
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
         self._main = model.graph
         self._prepared: dict[int, tuple[onnx.GraphProto, _Prepared]] = {}
@@ -346,9 +355,8 @@ class Interpreter:
         return self._opset("")
 
     def _opset(self, domain: str) -> int:
-        """Which version of a domain's operators the model means; ONNX's own domain has two names."""
-        names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
-        return next((int(self._opsets[n]) for n in names if n in self._opsets), 1)
+        """Which version of a domain's operators the model means."""
+        return self._opsets.get(domain, 1)
 
     def constant(self, name: str, array: Array) -> Array:
         """Floats that an operator has as an attribute, as elements: those that stand for them, or their own."""
@@ -402,7 +410,7 @@ class Interpreter:
             key = (node.domain, node.op_type, self.version, len(node.output), marks, named)
             if key in self._memory:
                 return self._memory[key]
-        found = self._applied(node.op_type, inputs, attributes, len(node.output), node.domain)
+        found = self._applied(node.op_type, inputs, attributes, len(node.output), _domain(node.domain))
         if key is not None and self._memory is not None and isinstance(found, Value) and found.data.size <= _KEPT:
             self._memory[key] = found
         return found
@@ -420,7 +428,7 @@ class Interpreter:
     def _function(self, function: onnx.FunctionProto, inputs: list[Item], attributes: Attributes) -> list[Item]:
         defaults = {a.name: helper.get_attribute_value(a) for a in function.attribute_proto}
         env = dict(zip(function.input, [*inputs, *[None] * len(function.input)], strict=False))
-        opsets, self._opsets = self._opsets, {o.domain: o.version for o in function.opset_import}
+        opsets, self._opsets = self._opsets, _opsets_of(function.opset_import)
         constants, self._constants = self._constants, {}  # names are the function's own
         try:
             for node in function.node:
@@ -448,11 +456,14 @@ class Interpreter:
                 pass
             raise
 
+    def _without_defaults(self, kind: str, domain: str, attributes: Attributes) -> Attributes:
+        usual = _schema(kind, domain, self._opset(domain))[1]
+        return {k: v for k, v in attributes.items() if k not in usual or usual[k] != v}
+
     def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
         """One operator's outputs; attributes that say the default are as good as left out."""
         values = [v for i in inputs for v in (i if isinstance(i, list) else [i]) if isinstance(v, Value)]
-        usual = _schema(kind, domain, self._opset(domain))[1]
-        attributes = {k: v for k, v in attributes.items() if k not in usual or usual[k] != v}
+        attributes = self._without_defaults(kind, domain, attributes)
         if kind == "Size":
             return exact(np.int64(inputs[0].data.size))
         if kind == "Shape":
@@ -517,7 +528,7 @@ class Interpreter:
     def _body(
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
     ) -> list[Item] | None:
-        if domain not in ("", "ai.onnx") or not all(isinstance(v, Value) or v is None for v in inputs):
+        if domain or not all(isinstance(v, Value) or v is None for v in inputs):
             return None
         version = self._opset(domain)
         try:
@@ -676,7 +687,8 @@ class Interpreter:
         if any(isinstance(v, onnx.GraphProto) for v in attributes.values()):
             raise NotCoveredError(f"{kind}, whose graphs may read more than its inputs")
         form = _schema(kind, domain, self._opset(domain))[0]  # in another the same words may mean something else
-        names = form, sorted((k, repr(v)) for k, v in attributes.items() if not k.startswith("_"))
+        given = self._without_defaults(kind, domain, attributes).items()
+        names = form, sorted((k, repr(v)) for k, v in given if not k.startswith("_"))
         seen = [np.array(-1) if v is None else self._seen_as_whole(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
         by_rows = by_rows and self.field.has_values
@@ -729,7 +741,7 @@ class Interpreter:
             NotCoveredError: it leaves a dim open although all shapes, and what is exact, are known.
         """
         try:
-            schema = onnx.defs.get_schema(kind, self._opset(domain), "" if domain == "ai.onnx" else domain)
+            schema = onnx.defs.get_schema(kind, self._opset(domain), domain)
             node = self._as_node(kind, inputs, attributes, count, domain)
             values = {f"i{i}": v for i, v in enumerate(inputs) if v is not None}
             data = {n: numpy_helper.from_array(v.data) for n, v in values.items() if v.exact and not is_float(v.dtype)}

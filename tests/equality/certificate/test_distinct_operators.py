@@ -435,3 +435,9 @@ def test_what_is_not_covered_is_said(name: str) -> None:
     inputs, nodes = UNCOVERED[name]
     with pytest.raises(NotCoveredError):
         of_all(nodes, inputs)
+
+
+def test_a_default_written_out_is_as_good_as_left_out() -> None:
+    nodes = "y, m, v = BatchNormalization<training_mode = 1{}>(x, ends, ends, ends, ends)"
+    left_out = of_all(nodes.format(""), X4)
+    assert of_all(nodes.format(", momentum = 0.9"), X4) == left_out != of_all(nodes.format(", momentum = 0.8"), X4)
