@@ -23,6 +23,8 @@ from onnxtool.conversion.pytorch.exported_program import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import fixing_line, recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
 from onnxtool.conversion.pytorch.patches import exact_patterns, fourier
+from onnxtool.conversion.pytorch.patches.loop_steps import UnfollowedError
+from onnxtool.conversion.pytorch.patches.loops import FollowedLoops, LoopFoundError
 from onnxtool.conversion.pytorch.patches.traced_operators import OF_MODULES
 from onnxtool.conversion.pytorch.static_quantized import on_standard_steps, rounds_inside, steps_of
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
@@ -171,9 +173,15 @@ def _captured(
     shapes: tuple[dict[int, Any], ...],
     request: ExportRequest,
 ) -> ir.Model:
-    corrected = applied(OF_MODULES, flat, request.opset)
-    with recorded_guards() as guards, corrected, applied((fourier.PATCH,)):
-        exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
+    loops, exported = FollowedLoops(), None
+    while exported is None:
+        corrected = applied(OF_MODULES, flat, request.opset)
+        try:
+            with recorded_guards() as guards, corrected, applied((fourier.PATCH,)), loops.applied():
+                exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
+        except (Exception, LoopFoundError, UnfollowedError) as error:
+            if not loops.changed(blame.chain(error)):
+                raise
     graph: ir.Model = exported.model
     program = exported.exported_program
     labels: dict[str, str] = {}

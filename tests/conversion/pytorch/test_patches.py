@@ -49,6 +49,13 @@ class Computes(nn.Module):
         return self.function(x)
 
 
+def adds_to_the_first(x: torch.Tensor) -> torch.Tensor:
+    h = x[0]
+    for i in range(1, x.shape[0]):
+        h = 0.5 * h + x[i]
+    return h
+
+
 def splits_heads(x: torch.Tensor) -> torch.Tensor:
     return x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(2)
 
@@ -439,6 +446,10 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         (
             translations.PATCHES[66],
             lambda folder: agrees(Computes(counts_fraction), np.ones((50, 6), np.float32), folder, "dynamo"),
+        ),
+        (
+            translations.PATCHES[67],
+            lambda folder: agrees(Computes(adds_to_the_first), X[:1], folder, "dynamo"),
         ),
         (distributions.PATCH, lambda folder: agrees(Computes(log_density), X, folder, "dynamo")),
         (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from onnxtool.conversion.patches import Patch, replaced
+from onnxtool.conversion.pytorch.patches import loop_steps
 from onnxtool.conversion.pytorch.patches.size_fractions import square_root, stand_ins
 
 
@@ -79,12 +80,11 @@ def _are_traced(values: tuple[Any, ...]) -> bool:
 
 def _steps(*given: Any) -> Any:
     """Of sizes so many steps as all of them have: one over the whole length; Python's own fixes a size."""
-    if not any(isinstance(v, torch.SymInt) for v in given):
+    steps = loop_steps.numbers(*given)
+    if isinstance(steps, loop_steps.Dynamic):
+        loop_steps.look()
         return range(*given)
-    start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
-    count = -((start - stop) // step)
-    fixed = count if isinstance(count, int) else count.node.maybe_as_int()
-    return range(*given) if fixed is None else [start + i * step for i in range(fixed)]
+    return steps
 
 
 _FUNCTIONS = {"len": _length, "min": _least, "max": _most, "range": _steps}

@@ -26,7 +26,7 @@ from onnxscript.function_libs.torch_lib.ops.nn import (
 )
 
 from onnxtool.conversion.patches import LibraryPatch, applied
-from onnxtool.conversion.pytorch.patches import adaptive_pools, elimination, fourier, size_fractions
+from onnxtool.conversion.pytorch.patches import adaptive_pools, elimination, fourier, loop_steps, size_fractions
 from onnxtool.conversion.small_numbers import (
     atan2,
     digamma,
@@ -646,4 +646,5 @@ PATCHES = (
     ),
     _imprecise(_ATEN.roll.default, _rolled, "torch 2.13 rolls by numbers alone, not by sizes"),
     LibraryPatch("torch", "2.14", "torch 2.13 computes fractions of sizes in float32", _fractions_translated),
+    _imprecise(torch.ops.higher_order.scan, loop_steps.written, "the runtime's Scan fails where there is no step"),
 )
