@@ -52,10 +52,12 @@ class Fidelity:
             of thresholds in a band of a tenth, the worst; None where none is as high.
         class_f1_lost: what the mean F1 of classes loses, 0.01 is a point, against labels that the float model's
             probabilities are the chances of; None where no class is named often enough.
-        kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
+        kinds: what each output was taken for: "classes", "linear", "vectors", "scores", "labels", "detections" or
+            "values"; "follows" where nothing of its own can change.
         bounds: the ends of the intervals at the confidence asked for, by the name of the field that each is of:
             `margin_db`, `vector_cosine`, `neighbours`, `detection_f1` and `sample_f1` at least, `sample_cost`,
             `total_shift`, `rare_shift` and `class_f1_lost` at most.
+        parts: the same of each output by itself, where there are several.
     """
 
     sqnr_db: float
@@ -85,6 +87,7 @@ class Fidelity:
     class_f1_lost: float | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, float] = field(default_factory=dict)
+    parts: tuple[Fidelity, ...] = field(default=(), repr=False, compare=False, metadata=NOT_IN_JSON)
 
     def at_bound(self, name: str) -> float | None:
         """A field at the end of its interval; as measured where it has none."""

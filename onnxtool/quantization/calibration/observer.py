@@ -230,7 +230,7 @@ class _Watch(OutputProbe):
                 self.lows[name] = self.add("ReduceMin", value, f"low_{position}")
             if name in strides:
                 self.sampled[name] = self.output(self._sample(value, strides[name], f"values_{position}"))
-        floats = [v for v in self.results if v.dtype == ir.DataType.FLOAT]
+        floats = [v for v in self.results if isinstance(v.type, ir.TensorType) and v.dtype == ir.DataType.FLOAT]
         self._sums = [self.add("ReduceSum", v, f"sum_{i}") for i, v in enumerate(floats)]
 
     def starts(self, index: int) -> dict[str, np.ndarray]:

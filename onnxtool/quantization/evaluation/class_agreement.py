@@ -90,6 +90,7 @@ def class_axis(outputs: Sequence[np.ndarray], axes: Sequence[int] = (1, -1), mos
 
 _LEAST_PLACES, _LEAST_SAMPLES = 32, 8  # where float names a class, below which chance decides its F1
 _MOST_COUNTED = 16384  # places of a sample
+_LABEL_COSTS = 0.5  # accuracy, on the mean: what becomes another one is what the float model is least sure of
 
 
 @dataclass
@@ -312,3 +313,20 @@ class ClassAgreement:
     def expected_drop(self) -> float:
         """Accuracy to lose by the float model's own probabilities: of classes, or of characters."""
         return self._reading().share(self._reading().cost) if self.is_ctc else self._lost / self.total
+
+
+class LabelAgreement(ClassAgreement):
+    """Labels without what they were chosen by: of how sure the float model is of each, nothing is known."""
+
+    def add(self, right: np.ndarray, actual: np.ndarray) -> None:
+        """Take in a batch, [samples, ...]."""
+        flips = (right != actual).reshape(len(right), -1).sum(axis=1)
+        self.total += right.size
+        self.hits += right.size - int(flips.sum())
+        self._lost += _LABEL_COSTS * float(flips.sum())
+        self._are_likely = False
+        self._samples += [(float(f), right.size // len(right)) for f in flips]
+
+    def drop_at_most(self, confidence: float) -> float:
+        """`expected_drop` at most."""
+        return _LABEL_COSTS * self.flips_at_most(confidence)

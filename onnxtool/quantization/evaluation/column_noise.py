@@ -275,13 +275,18 @@ DECADE_POWER = float((np.log(_DECADE) / (2 * 1.645)) ** 2)  # variance of the lo
 _LOST = float(np.log(2))  # what is off by a factor of two is lost, however far it is off: 20 dB are one in a hundred
 
 
-def amounts_of(outputs: Sequence[np.ndarray], alike: bool) -> np.ndarray:
+def amounts_of(outputs: Sequence[np.ndarray], alike: bool, may_be_scores: bool = True) -> np.ndarray:
     """Which columns are amounts that are read in proportion, bool [columns]; empty where their number varies.
 
     They are above zero everywhere, spread wide, and their logarithms spread more evenly to both sides of the median
     than they do (Tukey 1977, "Exploratory data analysis", chapter 3: re-expression by symmetry): who uses them may
     ask for the small ones as well as for the large ones, whose noise alone counts in a sum of squares. Columns that are
     `alike` are all scores, or none is.
+
+    Args:
+        outputs: of the float model, batch by batch.
+        alike: whether its columns vary alike.
+        may_be_scores: whether the graph may hold them within [0, 1].
     """
     if any(a.dtype.kind != "f" or not a.size for a in outputs) or len({len(columns_of(a)) for a in outputs}) != 1:
         return np.zeros(0, bool)
@@ -289,8 +294,9 @@ def amounts_of(outputs: Sequence[np.ndarray], alike: bool) -> np.ndarray:
     columns = columns[:, :: max(columns.shape[1] // _MOST_VALUES, 1)]
     low, middle, high = np.percentile(columns, (5, 50, 95), axis=1)
     positive = (columns.min(axis=1) > 0) & (high >= _SPAN * low)
-    most = columns.max() if alike else columns.max(axis=1)
-    positive &= (most > 1) | (most <= _SURE)  # else a score, of which small ones mean "no"
+    if may_be_scores:  # of which small ones mean "no"
+        most = columns.max() if alike else columns.max(axis=1)
+        positive &= (most > 1) | (most <= _SURE)
     low, middle, high = (np.where(positive, q, 1.0) for q in (low, middle, high))
     with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are none
         skew = np.abs(np.log((high - middle) / (middle - low)))
@@ -375,7 +381,7 @@ def are_of_one_length(outputs: Sequence[np.ndarray]) -> bool:
     if rows is None or len(rows) < _UNIT_ROWS:
         return False
     lengths = np.linalg.norm(rows, axis=1)
-    return bool(lengths.min() > 0 and np.ptp(lengths) <= _SAME_LENGTH * np.linalg.norm(rows.std(axis=0)))
+    return bool(lengths.min() > 0 and np.ptp(lengths) < _SAME_LENGTH * np.linalg.norm(rows.std(axis=0)))
 
 
 def column_axis(shape: tuple[int, ...]) -> int | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from onnxtool.quantization.evaluation.bounds import samples_to_show
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 DEFAULT_DROP = 0.01  # one point
@@ -114,7 +115,8 @@ class Criterion:
             if metric.drop > self.max_drop + _ROUNDING:
                 lost = metric.drop / self._allowed
                 return AccuracyVerdict((OutputLoss(f"{metric.name} loses {_points(metric.drop)}", lost, lost),))
-        return AccuracyVerdict(tuple(self._losses(seen)))
+        # What excuses one output, such as a text that stays what it was, says nothing of the others.
+        return AccuracyVerdict(tuple(loss for part in seen.parts or (seen,) for loss in self._losses(part)))
 
     @property
     def _allowed(self) -> float:
@@ -167,6 +169,8 @@ class Criterion:
         text = f"other classes cost {_points(cost * self._allowed)} at most"
         text = text if math.isfinite(cost) else "one sample does not tell what other classes cost"
         text = text if cost >= many else f"{share:.1%} of classes are others"
+        needed = samples_to_show(seen.samples, seen.expected_drop, cost * self._allowed, self._allowed)
+        text += f"; some {needed:,} samples would do" if cost > 1 and needed else ""
         maybe = [name for name, kind in seen.kinds.items() if kind == "linear"]
         if maybe and "classes" not in seen.kinds.values():
             text += f" (if {maybe[0]} holds no classes: --output-kind {maybe[0]}:values)"

@@ -41,7 +41,14 @@ from onnxtool.quantization.evaluation.column_noise import (
     within_scores,
 )
 from onnxtool.quantization.evaluation.detections import Detections
-from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of, table_sizes
+from onnxtool.quantization.evaluation.output_kind import (
+    OutputKind,
+    is_computed,
+    is_rounded,
+    kind_of,
+    may_be_scores,
+    table_sizes,
+)
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
@@ -109,10 +116,15 @@ class FidelityEvaluator:
         }
         self.kinds |= dict.fromkeys(self._one_length, OutputKind.VECTORS)
         self._alike = {name for name in matrices if alike[name]}
-        self._amounts = {name: amounts_of([o[name] for o in self.outputs], name in self._alike) for name in first}
+        by_name = {v.name or "": v for v in model.graph.outputs}
+        self._amounts = {
+            name: amounts_of([o[name] for o in self.outputs], name in self._alike, may_be_scores(by_name.get(name)))
+            for name in first
+        }
         self._units = {name for name, same in alike.items() if not same}
         self.detections = Detections.of(model.graph, self.outputs)
         self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
+        self.kinds |= self._kinds_of_labels(by_name)
         self.kinds |= dict(kinds or {})
         self._scores = {name: within_scores([outputs[name] for outputs in self.outputs]) for name in first}
         tables = table_sizes(model.graph)
@@ -126,6 +138,36 @@ class FidelityEvaluator:
         forms = {n: form_of_boxes([o[n] for o in self.outputs]) for n in first if self.kinds.get(n) not in told}
         self._forms = {name: form for name, form in forms.items() if form is not None}
         self._boxes = self._counting_boxes()
+
+    def _kinds_of_labels(self, graph_outputs: Mapping[str, ir.Value]) -> dict[str, OutputKind]:
+        """Of the outputs that are no floats, but for amounts and rows that are found."""
+        first = self.outputs[0] if self.outputs else {}
+        floats = [n for n, a in first.items() if a.dtype.kind in "fV"]
+        kinds = {}
+        for name in first:
+            if name in floats or self.kinds.get(name) is OutputKind.DETECTIONS or name not in graph_outputs:
+                continue
+            follows = self.detections is not None or not is_computed(graph_outputs[name])  # how many, and sizes
+            if follows or any(self._tells(scores, name) for scores in floats):
+                kinds[name] = OutputKind.FOLLOWS
+            elif not is_rounded(graph_outputs[name]):
+                kinds[name] = OutputKind.LABELS
+        return kinds
+
+    def _tells(self, scores: str, labels: str) -> bool:
+        """Whether labels are the places of the highest scores, or say which of these are over a threshold. Of labels
+        that are always the same this may be chance.
+        """
+        pairs = [(o[scores], o[labels]) for o in self.outputs]
+        if len(set(np.concatenate([b.ravel() for _, b in pairs]).tolist())) < 2:
+            return False
+        if pairs[0][1].dtype.kind == "b":
+            if any(a.shape != b.shape for a, b in pairs):
+                return False
+            yes, no = (np.concatenate([a[b == wanted] for a, b in pairs]) for wanted in (True, False))
+            return bool(yes.min() >= no.max())
+        axes = range(pairs[0][0].ndim)
+        return any(all(np.array_equal(a.argmax(axis).ravel(), b.ravel()) for a, b in pairs) for axis in axes)
 
     def _counting_boxes(self) -> list[dict[str, np.ndarray]]:
         """Of each batch, which of its boxes count, by output."""
@@ -147,7 +189,7 @@ class FidelityEvaluator:
         self.samples = 0
         held = 0
         for feeds in data.batches(batch):
-            outputs = {name: np.asarray(v) for name, v in runner.run(feeds).items()}
+            outputs = _tensors(runner.run(feeds))
             held += sum(a.nbytes for a in (*feeds.values(), *outputs.values()))
             self.feeds.append(feeds)
             self.outputs.append(outputs)
@@ -178,7 +220,7 @@ class FidelityEvaluator:
         end = self._batches_of_a_first_look() if few else len(self.feeds)
         seen = zip(self.feeds[first:end], self.outputs[first:end], self._boxes[first:end], strict=True)
         for feeds, expected, boxes in seen:
-            actual, rows = runner.run(feeds), _rows(feeds, expected)
+            actual, rows = _tensors(runner.run(feeds)), _rows(feeds, expected)
             if check is not None:
                 check(expected, actual)
             matched = self.detections.match(expected, actual) if self.detections else None
@@ -190,7 +232,7 @@ class FidelityEvaluator:
                     if self.detections and name == self.detections.names[0]:
                         view.found.add_found(matched.true, matched.found, len(matched.rows[name][0]))
                 else:
-                    view.add(right, np.asarray(actual[name]), rows, boxes.get(name))
+                    view.add(right, actual[name], rows, boxes.get(name))
             judgement.batches += 1
         samples = sum(map(_rows, self.feeds[: judgement.batches], self.outputs))
         return _summary(list(views.values()), samples, self.confidence)
@@ -233,6 +275,21 @@ class FidelityEvaluator:
         return glimpse.judge(runner)
 
 
+def _tensors(outputs: Outputs) -> dict[str, np.ndarray]:
+    """Outputs as arrays: a sequence's under NAME[0] and so on, a ZipMap's maps from classes to scores as [samples,
+    classes].
+    """
+    found = {}
+    for name, value in outputs.items():
+        if not isinstance(value, (list, tuple)):
+            found[name] = np.asarray(value)
+        elif value and isinstance(value[0], Mapping):
+            found[name] = np.array([list(row.values()) for row in value], np.float32)
+        else:
+            found |= {f"{name}[{place}]": np.asarray(item) for place, item in enumerate(value)}
+    return found
+
+
 def _rows(feeds: Mapping[str, np.ndarray], outputs: Outputs) -> int:
     """How many samples a batch holds: the first dim that all inputs and some output have; one where there is none.
 
@@ -244,6 +301,7 @@ def _rows(feeds: Mapping[str, np.ndarray], outputs: Outputs) -> int:
 
 
 def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> Fidelity:
+    parts = tuple(_summary([view], samples, confidence) for view in views) if len(views) > 1 else ()
     floats = [v for v in views if v.is_float]
     classes = [v.classes for v in views if v.classes.total]
     vectors = [v.vectors for v in floats if v.kind is OutputKind.VECTORS]
@@ -294,6 +352,7 @@ def _summary(views: list[OutputStatistics], samples: int, confidence: float) -> 
         neighbours=_least(v.recall() for v in vectors),
         kinds={v.name: v.kind.value for v in views},
         bounds={name: value for name, value in bounds.items() if value is not None},
+        parts=parts,
     )
 
 

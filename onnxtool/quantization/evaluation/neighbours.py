@@ -12,6 +12,7 @@ from onnxtool.quantization.evaluation.bounds import amount_bound
 _MOST_ROWS = 512
 _NEAREST = 10
 _ALIKE = 1e-12  # cosine, by which no row is nearer than another
+_DISCOUNT = 1 / np.log2(np.arange(_NEAREST) + 2.0)  # by rank: the second is looked at less often than the first
 
 
 @dataclass
@@ -53,9 +54,9 @@ class VectorAgreement:
         """What the candidate's 10 nearest of each row (by cosine) are worth, of what the 10 nearest are, at least where
         a confidence is given; None below 21 rows alike.
 
-        A row is worth by how much it is nearer than all rows are on the mean, by the float model's cosines: one that
-        takes the place of another as near costs nothing (Jarvelin and Kekalainen 2002, "Cumulated gain-based
-        evaluation of IR techniques").
+        A row is worth by how much it is nearer than all rows are on the mean, by the float model's cosines, and less
+        the later it comes: one that takes the place of another as near costs nothing (Jarvelin and Kekalainen 2002,
+        "Cumulated gain-based evaluation of IR techniques").
         """
         return 1 - _mean(self._lost, confidence) if self._lost else None
 
@@ -84,6 +85,8 @@ def _worth_lost(right: np.ndarray, actual: np.ndarray) -> np.ndarray:
     for angles in (near, found):
         np.fill_diagonal(angles, -np.inf)
         nearest = np.argpartition(-angles, _NEAREST, axis=1)[:, :_NEAREST]
-        worth.append(np.take_along_axis(near, nearest, axis=1).mean(axis=1) - means)
+        order = np.argsort(-np.take_along_axis(angles, nearest, axis=1), axis=1)
+        nearest = np.take_along_axis(nearest, order, axis=1)
+        worth.append((np.take_along_axis(near, nearest, axis=1) - means[:, None]) @ _DISCOUNT)
     best, chosen = worth
     return np.where(best > _ALIKE, (best - chosen) / np.maximum(best, _ALIKE), 0.0)

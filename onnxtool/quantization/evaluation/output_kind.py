@@ -9,11 +9,14 @@ import onnx_ir as ir
 
 from onnxtool.errors import UsageError
 from onnxtool.model.ir.queries import attribute, constant_array, is_constant, is_op, walk
+from onnxtool.model.operators.table import operator_of
 
 # Behind these the last axis is still that of the classes or the vector, which a Transpose would change: not all that
 # moves values does.
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div", "Gather")
 _STEPS = 8
+_SUMS = ("Gemm", "MatMul", "Conv", "ConvTranspose")
+_STILL_SUMS = ("Relu", "Add", "Sub", "Mul", "Cast")
 _CHOOSING = ("ArgMax", "TopK")
 _POOLED = ("ReduceMean", "GlobalAveragePool", "LpNormalization", "LayerNormalization", "RMSNormalization", "ReduceL2")
 
@@ -27,6 +30,8 @@ class OutputKind(Enum):
         VECTORS: rows that are compared with one another (pooled or normalised vectors, last hidden states).
         SCORES: what a Sigmoid makes (notes, labels, pixels): all columns are on one scale, so that one in which next to
             nothing happens is no signal of its own.
+        LABELS: whole numbers that are chosen (by an ArgMax or a TopK), truth values and texts: the same, or another.
+        FOLLOWS: the same where they follow from sizes and inputs, or from another output, which is judged by itself.
         DETECTIONS: rows behind a NonMaxSuppression: found again, or not.
         VALUES: anything else: every column and channel counts by itself.
     """
@@ -35,6 +40,8 @@ class OutputKind(Enum):
     LINEAR = "linear"
     VECTORS = "vectors"
     SCORES = "scores"
+    LABELS = "labels"
+    FOLLOWS = "follows"
     DETECTIONS = "detections"
     VALUES = "values"
 
@@ -100,6 +107,55 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bo
         if is_op(node, *_POOLED) and is_vector:
             return OutputKind.VECTORS
     return OutputKind.VALUES
+
+
+def is_computed(output: ir.Value) -> bool:
+    """Whether an output hangs on what sums have given, and not on sizes and inputs alone: else nothing changes it."""
+    waiting, seen = [output], set[ir.Value]()
+    while waiting:
+        value = waiting.pop()
+        node = value.producer()
+        if node is None or value in seen:
+            continue
+        seen.add(value)
+        row = operator_of(node)
+        if row.accumulates or row.packed or row.has_bodies:
+            return True
+        waiting += [v for v in node.inputs if v is not None and not is_op(node, "Shape", "Size")]
+    return False
+
+
+def is_rounded(output: ir.Value) -> bool:
+    """Whether whole numbers are amounts: floats that a Cast has made so."""
+    casts = [n for v in _behind(output) if (n := v.producer()) is not None and is_op(n, "Cast")]
+    return any(v is not None and _is_float(v) for cast in casts for v in cast.inputs)
+
+
+def _is_float(value: ir.Value) -> bool:
+    """By its type, or where the file does not say it, by what gives it."""
+    if value.dtype is not None:
+        return value.dtype.is_floating_point()
+    node = value.producer()
+    return node is not None and not is_op(node, *_CHOOSING, "ArgMin", "NonZero") and not operator_of(node).compares
+
+
+def may_be_scores(output: ir.Value | None) -> bool:
+    """Whether values within [0, 1] may be scores: something may hold them there, and they are no sums and no inputs.
+
+    What is learned as a sum (a price in millions) lies there by chance.
+    """
+    waiting, seen = [output], set[ir.Value]()
+    while waiting:
+        value = waiting.pop()
+        node = None if value is None else value.producer()
+        if value is None or node is None or value in seen or is_op(node, *_SUMS):
+            continue
+        seen.add(value)
+        row = operator_of(node)
+        if is_op(node, "Clip") or not (row.passes_through != "no" or is_op(node, *_STILL_SUMS)):
+            return True
+        waiting += [v for i, v in enumerate(node.inputs) if row.passes_through == "no" or row.carries(i)]
+    return False
 
 
 def table_sizes(graph: ir.Graph) -> set[int]:

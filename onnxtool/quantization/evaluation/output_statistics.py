@@ -11,7 +11,7 @@ from onnxtool.equality.rule.difference import Difference
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.quantization.evaluation.bounds import CONFIDENCE
 from onnxtool.quantization.evaluation.box_match import BOX, BoxOverlap, boxes_kept
-from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
+from onnxtool.quantization.evaluation.class_agreement import ClassAgreement, LabelAgreement
 from onnxtool.quantization.evaluation.column_noise import (
     DECADE_POWER,
     ColumnNoise,
@@ -38,7 +38,18 @@ CLASSES_DB, VALUES_DB, TARGETS_DB, LOGITS_DB, ALIKE_DB, VECTORS_DB = 17.0, 25.0,
 _PLACES_DB = 3.0  # the noisiest eighth of the places of a map may be so far below its mean, a few columns below most
 _SWAPPED_DB = 16.5  # of pairs 2.2 %: what 17 dB of normal noise cost (20 dB cost 1.1 %)
 _OVERLAP_DB = 24.4  # boxes: 0.94 on the mean
+_LOST = 1e15  # in place of what is not finite; its square is, in float32 too
 _FEW = 5  # percent of the columns of vectors, and of targets that vary alike, which may be noisier
+
+
+def _finite(right: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both without NaN and infinities: 0 where they have the same one, far apart where one of them has another."""
+    odd = ~(np.isfinite(right) & np.isfinite(actual))
+    if not odd.any():
+        return right, actual
+    same = (right == actual) | (np.isnan(right) & np.isnan(actual))
+    found = np.where(same, 0, np.float32(_LOST))
+    return np.where(odd, np.where(np.isfinite(right), right, 0), right), np.where(odd, found, actual)
 
 
 class Weakest(NamedTuple):
@@ -97,7 +108,7 @@ class OutputStatistics:
 
     def __post_init__(self) -> None:
         self.difference = Difference(self.name, Tolerance())
-        self.classes = ClassAgreement(self.gain)
+        self.classes = LabelAgreement() if self.kind is OutputKind.LABELS else ClassAgreement(self.gain)
 
     def add(self, right: np.ndarray, actual: np.ndarray, rows: int, boxes: np.ndarray | None = None) -> None:
         """Take in a batch.
@@ -110,10 +121,17 @@ class OutputStatistics:
         """
         if self.detailed:
             self.difference.add(right, actual)
-        if right.dtype.kind not in "fV" or right.shape != actual.shape or not right.size:
+        if right.shape != actual.shape or not right.size or self.kind is OutputKind.FOLLOWS:
             return
+        if self.kind is OutputKind.LABELS:
+            whole = right.ndim == 0 or len(right) != rows  # the batch is one sample
+            self.classes.add(*(a[None] if whole else a for a in (right, actual)))
+        elif right.dtype.kind in ("fV" if self.kind is OutputKind.DETECTIONS else "fViu"):
+            self._add_numbers(right, actual, rows, boxes)
+
+    def _add_numbers(self, right: np.ndarray, actual: np.ndarray, rows: int, boxes: np.ndarray | None) -> None:
         self.is_float = True
-        right, actual = right.astype(np.float32, copy=False), actual.astype(np.float32, copy=False)
+        right, actual = _finite(right.astype(np.float32, copy=False), actual.astype(np.float32, copy=False))
         noise = actual - right
         pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
         self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
@@ -276,6 +294,8 @@ class OutputStatistics:
             needed = CLASSES_DB if self.classes.total else self.least_db
             whole = self.whole.decibels(confidence=self.confidence)
             losses += [Weakest(self.name, one.db, one.at_least, needed) for one in whole]
+            if not whole and self.power[2] > 0:  # what is the same in nearly all samples has to stay it
+                losses.append(Weakest(self.name, self.sqnr_db, self.sqnr_db, needed))
         measured = min((one.db - one.needed for one in losses), default=np.inf)
         return float(measured), float(min((one.at_least - one.needed for one in losses), default=np.inf))
 

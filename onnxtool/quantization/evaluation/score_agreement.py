@@ -121,7 +121,12 @@ class ScoreAgreement:
         """
         if not self._enough.any():
             return None
-        return self._worst(lambda _, every, cost: 2 * amount_bound(cost, confidence) * len(cost) / max(every.sum(), 1))
+
+        def most(_: np.ndarray, every: np.ndarray, cost: np.ndarray) -> float:
+            amount = 2 * amount_bound(cost, confidence) * len(cost) / max(every.sum(), 1)
+            return float(min(amount, clustered_share_bound(cost, every / 2, confidence)))  # none costs more than itself
+
+        return self._worst(most)
 
     def _worst(self, of: Callable[[np.ndarray, np.ndarray, np.ndarray], float]) -> float:
         each = np.stack(self._of_each)

@@ -19,7 +19,7 @@ from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement
 from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
-from onnxtool.quantization.evaluation.output_kind import kind_of
+from onnxtool.quantization.evaluation.output_kind import kind_of, may_be_scores
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.open_data import open_data
@@ -118,6 +118,26 @@ def test_constant_columns_are_no_signal() -> None:
     expected = np.concatenate([random.standard_normal((60, 2)), np.full((60, 1), 7.0)], axis=1)
     actual = expected + np.array([0.0, 0.0, 1e-3])
     assert judged(expected, actual, "Relu").channel_db == np.inf
+
+
+@pytest.mark.parametrize("op", ["Gemm", "Relu", "Sigmoid", "Softmax", "LayerNormalization"])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_lost(op: str, odd: float) -> None:
+    right = np.random.default_rng(3).dirichlet(np.ones(6), 200)
+    wrong = right.copy()
+    wrong[::20, 1] = odd
+    assert not Criterion().judge(judged(right, wrong, op)).kept
+    if np.isnan(odd):
+        assert Criterion().judge(judged(wrong, wrong, op)).kept, "as float has it"
+
+
+@pytest.mark.parametrize("value", [0.0, 2.0])
+def test_an_output_that_is_always_the_same_has_to_stay_it(value: float) -> None:
+    right = np.full((200, 4), value)
+    assert Criterion().judge(judged(right, right, "Relu")).kept
+    assert not Criterion().judge(judged(right, right + 0.5, "Relu")).kept
+    few = np.where(np.random.default_rng(3).random((200, 4)) < 0.01, 5.0, value)
+    assert not Criterion().judge(judged(few, right, "Relu")).kept, "one value in a hundred is another one"
 
 
 def test_vectors_are_judged_by_their_neighbours() -> None:
@@ -351,8 +371,32 @@ def test_scores_are_no_amounts() -> None:
     right = np.random.default_rng(12).beta(0.3, 0.9, (256, 3)).clip(1e-4)
     wrong = right + 0.001 * np.random.default_rng(13).normal(size=right.shape)
     assert "proportion" not in judged(right, wrong, "Sigmoid").weakest
-    assert "proportion" not in judged(right, wrong, "Relu").weakest
-    assert "proportion" in judged(right / 100, wrong / 100, "Relu").weakest
+    assert "proportion" not in judged(right, wrong, "HardSwish").weakest, "what the graph says nothing of may be scores"
+    assert "proportion" in judged(right, wrong, "Relu").weakest, "nothing holds it below one"
+    assert "proportion" in judged(right / 100, wrong / 100, "HardSwish").weakest
+
+
+@pytest.mark.parametrize(
+    ("operators", "may_be"),
+    [
+        (("MatMul", "Sigmoid", "Relu"), True),
+        (("Sigmoid", "MatMul", "Relu"), False),
+        (("MatMul", "Softmax", "Concat", "Transpose"), True),
+        (("Sigmoid", "MatMul", "Concat"), False),
+        (("MatMul", "Clip"), True),
+        (("Relu", *["Concat"] * 60), False),
+    ],
+)
+def test_scores_are_held_within_bounds_by_the_graph(operators: tuple[str, ...], may_be: bool) -> None:
+    names = ["x", *(f"v{i}" for i in range(1, len(operators))), "y"]
+    nodes = [
+        helper.make_node(op, [name, *{"MatMul": ["w"], "Concat": [name]}.get(op, [])], [result])
+        for op, name, result in zip(operators, names[:-1], names[1:], strict=True)
+    ]
+    for node in nodes:
+        node.attribute.extend([helper.make_attribute("axis", 0)] if node.op_type == "Concat" else [])
+    model = io.from_proto(build(nodes, {"w": weights(2, 2)}, {"x": [None, 2]}, {"y": [None, 2]}))
+    assert may_be_scores(model.graph.outputs[0]) is may_be
 
 
 @pytest.mark.parametrize(("made", "kept"), [("Sigmoid", False), ("Relu", True)])
@@ -742,6 +786,18 @@ def test_rows_as_long_as_their_sequence_are_compared_with_those_of_the_same_leng
     assert few.recall() is not None, "20 of the one width tell nothing, 21 of another do"
 
 
+def test_what_is_near_counts_less_by_rank() -> None:
+    """Pairs of rows, all others equally far: who looks for the nearest finds it, and the other nine mean little."""
+    random = np.random.default_rng(9)
+    rows = np.repeat(random.normal(size=(128, 384)), 2, axis=0) + 0.4 * random.normal(size=(256, 384))
+    noisy, swapped = VectorAgreement(), VectorAgreement()
+    noisy.add(rows, rows + 0.18 * random.normal(size=rows.shape), 256)
+    assert (noisy.recall(0.95) or 0) > 0.99
+    first = np.arange(256) // 2 % 12 == 0  # of one pair in twelve the two are apart: nothing else is as near
+    swapped.add(rows, np.where((first & (np.arange(256) % 2 == 0))[:, None], -rows, rows), 256)
+    assert (swapped.recall() or 1) < 0.9
+
+
 def test_neighbours_that_are_as_near_may_change_places() -> None:
     """Pairs of rows far from all others, which are equally far: which of these are nearest means nothing."""
     random = np.random.default_rng(9)
@@ -870,5 +926,5 @@ def test_columns_of_one_unit_are_all_scores_or_none() -> None:
     right = np.exp(-(0.4 + random.gamma(3, 0.25, (400, 1))) * np.arange(1, 3))
     assert right[:, 1].max() < 0.5 < right[:, 0].max()
     wrong = right + 0.02 * right.std(0) * random.normal(size=right.shape)
-    assert "proportion" not in judged(right, wrong, "Relu").weakest
+    assert "proportion" not in judged(right, wrong, "HardSwish").weakest
     assert judged(right * 0.7, wrong * 0.7, "Relu").weakest == "y[1] (in proportion)"
