@@ -25,7 +25,7 @@ corpus: $(VENV)/.test
 
 announce:
 	@echo "make test: installs all frameworks into $(VENV) if they are not there (about 3 GB), then ruff, mypy, and about"
-	@echo "8,600 tests; on 2 cores 2 minutes to install and 13 to 40 to test. Pages are shown to Chromium where it is found."
+	@echo "9,500 tests; on 2 cores 2 minutes to install and 13 to 40 to test. Pages are shown to Chromium where it is found."
 	@command -v chromium chromium-browser google-chrome > /dev/null || \
 		echo "Chromium is not here: its tests will be counted as skipped. To have them: make browser"
 
@@ -51,7 +51,9 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# Each worker takes one thread of numpy's OpenBLAS: threads beyond the processors wait for each other busily.
+# Each worker takes one thread of numpy's OpenBLAS: threads beyond the processors wait for each other busily. What is
+# compiled is kept, also where the environment says not to (as images for containers do): hundreds of children import it.
+unit: export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 

@@ -270,7 +270,7 @@ class _Looks:
         self._halving_ends, self._latest = halving_ends, latest
         self.turned = False
         self.left_out: list[Sizes] = []
-        self._last: tuple[Sizes, list[_Sizes]] | None = None
+        self._known: dict[tuple[object, ...], list[_Sizes]] = {}
         self._seen: set[tuple[object, ...]] = set()
         self._before: dict[str, tuple[int, list[np.ndarray]]] = {}
 
@@ -363,10 +363,13 @@ class _Looks:
 
     def _told(self, sizes: Sizes) -> list[_Sizes]:
         """What both runs tell; nothing where one of them would grow too large, which says nothing of their shapes."""
-        if self._last is None or self._last[0] != sizes:
-            large = any(run.too_large(sizes) for run in self.runs)
-            self._last = sizes, [_NOTHING if large else run.of(sizes) for run in self.runs]
-        return self._last[1]
+        key = (*sizes.items(), *(run.growing for run in self.runs))  # which numbers count as decisions hangs on these
+        found = self._known.get(key)
+        if found is None:
+            if any(run.too_large(sizes) for run in self.runs):
+                return [_NOTHING, _NOTHING]
+            found = self._known[key] = [run.of(sizes) for run in self.runs]
+        return found
 
 
 def reaching_sizes(
@@ -447,6 +450,11 @@ class SizeRun:
         self._first: tuple[Sizes, Mapping[str, int]] = {}, {}
         self._grows: set[str] | None = None  # tensors whose sizes differed between runs; None after one run
         self._run = Interpreter(model, Shapes(), see=self._keep)
+
+    @property
+    def growing(self) -> int:
+        """How many tensors are known to have other sizes in other runs."""
+        return len(self._grows or ())
 
     def too_large(self, sizes: Sizes) -> bool:
         """Whether what sizes make, such as a mask, which is there in full, might take much memory."""

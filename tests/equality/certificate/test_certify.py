@@ -888,3 +888,18 @@ def test_two_dims_that_are_compared_are_looked_at_however_little_time_there_is(c
     a = onnx.parser.parse_model(head + "{ y = Identity(x) }")
     b = onnx.parser.parse_model(head + constants + "{ " + sizes + "y = Where(q, m, x) }")
     assert not any(certify(a, b, seconds=seconds).ok for seconds in (0.1, 0.5))
+
+
+def test_no_size_is_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes of one dim are among the small pairs of two."""
+    plain = model("y = Relu(x)", {}, "float[n, m] x")
+    run, seen = SizeRun.of, list[tuple[object, ...]]()
+
+    def counted(self: SizeRun, sizes: Sizes) -> object:
+        seen.append((id(self), *sizes.items()))
+        return run(self, sizes)
+
+    monkeypatch.setattr(SizeRun, "of", counted)
+    turning_sizes(plain, plain, {"n": 3, "m": 4}, np.inf, np.inf)
+    assert len(seen) > 200
+    assert len(seen) - len(set(seen)) <= 4  # before it is known which tensors grow
