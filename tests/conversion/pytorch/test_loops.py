@@ -49,6 +49,8 @@ def writes_into_a_tensor(x: Tensor) -> Tensor:
         made[:, t] = h
     for t in range(1, x.shape[1]):
         made[:, t] += made[:, t - 1]
+    for t in range(x.shape[1] - 2, -1, -1):
+        made[:, t] = made[:, t] * 0.5 + made[:, t + 1] * (t < x[:, 0, :1])
     return made
 
 
@@ -114,6 +116,14 @@ def makes_a_list(x: Tensor) -> Tensor:
     return torch.stack([x[:, t] - x[:, t - 1] for t in range(x.shape[1])], 1)
 
 
+def reads_two_views(x: Tensor) -> Tensor:
+    first, second = x.split([2, 3], -1)
+    h = torch.zeros_like(second[:, 0])
+    for t in range(x.shape[1]):
+        h = 0.5 * h + second[:, t] * first[:, t, :1]
+    return h
+
+
 def called(parts: Any, factor: float) -> Tensor:
     h: Any = 0
     for part in parts:
@@ -127,7 +137,7 @@ def calls(x: Tensor) -> Tensor:
 
 FOLLOWED: list[Callable[[Tensor], Tensor]] = [
     keeps_a_state_that_begins_as_none, goes_both_ways, writes_into_a_tensor, reads_the_last_of_a_list, has_layers,
-    goes_through_several, is_another_first, takes_windows, counts, makes_a_list, calls,
+    goes_through_several, is_another_first, takes_windows, counts, makes_a_list, calls, reads_two_views,
 ]  # fmt: skip
 
 
@@ -218,7 +228,7 @@ def test_a_function_that_is_written_anew_computes_the_same(
 
 
 def test_loops_over_a_dynamic_size_are_followed(tmp_path: Path) -> None:
-    functions = [has_layers, is_another_first, calls]
+    functions = [has_layers, is_another_first, calls, reads_two_views]
     module = Computes(functions).eval()
     path = tmp_path / "out.onnx"
     report = onnxtool.convert(module, path, input_shapes={"x": ("batch", "time", 5)}, effort="quick")

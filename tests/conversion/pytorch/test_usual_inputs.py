@@ -137,7 +137,9 @@ class Counts(PreTrainedModel):
     settings: ClassVar = {"max_position_embeddings": 4}
 
     def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
-        rows = [self.layer(torch.ones(6)) * input_ids[:, i : i + 1] for i in range(input_ids.shape[1])]
+        rows = []
+        for i in range(input_ids.shape[1]):
+            rows.insert(i, self.layer(torch.ones(6)) * input_ids[:, i : i + 1])
         return torch.stack(rows, 1) * attention_mask[:, :, None]
 
 

@@ -244,7 +244,10 @@ def put(tensor: Any, index: Any, given: Any) -> None:
     """`tensor[index] = given`, likewise."""
     found = _place(tensor, index)
     if found is None:
-        tensor[index] = given
+        if isinstance(index, tuple) and any(isinstance(part, torch.SymInt) for part in index):
+            tensor[index].copy_(torch.as_tensor(given))  # else torch makes a number of the size
+        else:
+            tensor[index] = given
         return
     axis, at, rest = found
     if any(part != slice(None) for part in rest):
@@ -275,8 +278,10 @@ def _place(tensor: Any, index: Any) -> tuple[int, torch.Tensor, tuple[Any, ...]]
 
 def compared(number: Any, relation: str, limit: Any) -> Any:
     """A comparison of what may be the number of a step: those of its first steps are decided."""
-    if not _is_number(number):
-        if _NUMBERS.tries:  # else nothing is changed: torch's compiler may be at work
+    if not _is_number(number) or isinstance(limit, torch.Tensor):
+        if _NUMBERS.tries and not isinstance(
+            limit, torch.Tensor
+        ):  # else nothing is changed: torch's compiler may be at work
             _NUMBERS.asked = True
         return _RELATIONS[relation](number, limit)
     first = _NUMBERS.begins  # all others are larger: they come out as it does where the limit lies below
@@ -400,7 +405,10 @@ def _scanned(step: Step, items: Dynamic, start: Sequence[Any], after: Sequence[A
         return [*(_apart(behind[i]) for i in moving), *map(_apart, carried[len(moving) :])], [*map(_apart, added)]
 
     begin = [_apart(leaves[i]) for i in moving] or [torch.zeros(1)]
-    ends, made = scan(one, begin, torch.arange(items.count))
+    try:
+        ends, made = scan(one, begin, torch.arange(items.count))
+    except Exception as error:  # torch would go on with its other ways, which make a number of the size
+        raise UnfollowedError(str(error)) from error
     left, lists = trees.tree_unflatten(_filled(leaves, moving, ends), kind), iter(made)
     result = []
     for before, behind, grown, end in zip(start, after, grows, left, strict=True):

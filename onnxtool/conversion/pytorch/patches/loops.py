@@ -17,9 +17,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch._dynamo.output_graph import SubgraphTracer
+from torch._higher_order_ops import utils as scan_utils
 
 from onnxtool.conversion.patches import replaced
 from onnxtool.conversion.pytorch.patches import loop_steps
@@ -37,6 +39,8 @@ _RELATIONS: dict[type[ast.cmpop], str] = {
     ast.GtE: ">=",
 }
 _LEAVING = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal, ast.Global, ast.Delete)
+
+Written = TypeVar("Written", bound=ast.mod)
 
 
 class LoopFoundError(BaseException):
@@ -74,6 +78,11 @@ class FollowedLoops:
             for function, code in self._codes.items():
                 stack.callback(setattr, function, "__code__", function.__code__)
                 function.__code__ = code
+            if self._codes:
+                # torch's `scan` refuses to read two views of one tensor, lest a step writes into one: ours write into
+                # copies, and torch looks for what is written on its own.
+                stack.enter_context(replaced(SubgraphTracer, "has_aliasing", _has_aliasing))
+                stack.enter_context(replaced(scan_utils, "_check_alias_and_mutation", lambda *_, **__: None))
             if self._looks:
                 pieces = self._pieces_of
                 for owner, name, replacement in (
@@ -89,6 +98,15 @@ class FollowedLoops:
         parts = loop_steps.pieces(tensor, dim)  # what is none of a loop makes a number of the size as ever
         self._met |= isinstance(parts, loop_steps.Dynamic)
         return parts
+
+
+_HAS_ALIASING = SubgraphTracer.has_aliasing
+
+
+def _has_aliasing(tracer: SubgraphTracer) -> Any:
+    """Whether a step gives what it was given, or one thing twice."""
+    found = _HAS_ALIASING(tracer)
+    return type(found)(False, "") if found.msg.startswith("Input-to-input") else found
 
 
 def look() -> None:
@@ -188,15 +206,12 @@ class _Loops(ast.NodeTransformer):
             f"def {step}(_onnxtool_item, {values}):\n return ({values})\n"
             f"({values}{item},) = {_OURS}.loop({step}, None, ({before}), ({''.join(f'{n in used}, ' for n in names)}))"
         )
-        function, call = made.body
+        function, call = _placed(made, node).body
         assert isinstance(function, ast.FunctionDef) and isinstance(call, ast.Assign)
         assert isinstance(call.value, ast.Call)
         function.body[:0] = [ast.Assign([node.target], ast.Name("_onnxtool_item", ast.Load())), *body]
         call.value.args[1] = _Items().visit(node.iter)
-        for part in (function, call):
-            ast.copy_location(part, node)
-            ast.fix_missing_locations(part)
-        return [function, call]
+        return [ast.fix_missing_locations(ast.copy_location(part, node)) for part in (function, call)]
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """`collect(make, items)`."""
@@ -206,7 +221,7 @@ class _Loops(ast.NodeTransformer):
             return node
         self._note(node, first.iter)
         made = "lambda _onnxtool_item: [0 for _ in (_onnxtool_item,)][0]"
-        call = ast.parse(f"{_OURS}.collect({made}, None)", mode="eval").body
+        call = _placed(ast.parse(f"{_OURS}.collect({made}, None)", mode="eval"), node).body
         assert isinstance(call, ast.Call) and isinstance(call.args[0], ast.Lambda)
         chosen = call.args[0].body
         assert isinstance(chosen, ast.Subscript) and isinstance(chosen.value, ast.ListComp)
@@ -217,6 +232,13 @@ class _Loops(ast.NodeTransformer):
 
     def _note(self, node: ast.expr | ast.stmt, items: ast.expr) -> None:
         self.headers.append((min(node.lineno, items.lineno), items.end_lineno or items.lineno))
+
+
+def _placed(made: Written, node: ast.AST) -> Written:
+    """What was written for a node, all of it on its line."""
+    for part in ast.walk(made):
+        ast.copy_location(part, node)
+    return made
 
 
 def _names_in(target: ast.expr) -> set[str]:
