@@ -124,6 +124,14 @@ def reads_two_views(x: Tensor) -> Tensor:
     return h
 
 
+def keeps_the_number_of_a_step(x: Tensor) -> Tensor:
+    before, made = 0, []
+    for t in range(x.shape[1]):
+        made.append(x[:, t] - x[:, before])
+        before = t
+    return torch.stack(made, 1) + before
+
+
 def called(parts: Any, factor: float) -> Tensor:
     h: Any = 0
     for part in parts:
@@ -138,6 +146,7 @@ def calls(x: Tensor) -> Tensor:
 FOLLOWED: list[Callable[[Tensor], Tensor]] = [
     keeps_a_state_that_begins_as_none, goes_both_ways, writes_into_a_tensor, reads_the_last_of_a_list, has_layers,
     goes_through_several, is_another_first, takes_windows, counts, makes_a_list, calls, reads_two_views,
+    keeps_the_number_of_a_step,
 ]  # fmt: skip
 
 
@@ -228,7 +237,7 @@ def test_a_function_that_is_written_anew_computes_the_same(
 
 
 def test_loops_over_a_dynamic_size_are_followed(tmp_path: Path) -> None:
-    functions = [has_layers, is_another_first, calls, reads_two_views]
+    functions = [has_layers, is_another_first, calls, reads_two_views, keeps_the_number_of_a_step]
     module = Computes(functions).eval()
     path = tmp_path / "out.onnx"
     report = onnxtool.convert(module, path, input_shapes={"x": ("batch", "time", 5)}, effort="quick")

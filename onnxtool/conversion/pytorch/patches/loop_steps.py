@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnx_ir as ir
@@ -336,18 +337,22 @@ def _followed(step: Step, items: Dynamic, values: tuple[Any, ...], used: tuple[b
     _NUMBERS.tries = False
     # What is made in each step and read behind the last has to be handed on, whatever it is at first.
     start = [a if b is UNSET and keeps else b for b, a, keeps in zip(values, after, used, strict=True)]
-    if not _NUMBERS.asked and all(map(_is_steady, start, after)):
-        return _scanned(step, items, start, after)
     if _NUMBERS.asked and not items.counts:
         raise UnfollowedError("a branch on what a loop goes through")
-    # A state that begins as None, a number or one row for all, or is made by a first step that is unlike the others.
-    _NUMBERS.begins = 1
-    start = list(map(_with_counters, start, after))
-    rest = Dynamic(items.count - 1, lambda at: items.at(at + 1))
-    after = step(rest.at(torch.zeros((), dtype=torch.int64)), *map(_own, start))
+    if _NUMBERS.asked or not all(map(_is_steady, start, after)):
+        # A state that begins as None, a number or one row for all, or a first step that is unlike the others.
+        _NUMBERS.begins = 1
+        start = list(map(_with_counters, start, after))
+        items = Dynamic(items.count - 1, partial(_next, items.at))
+    after = step(items.at(torch.zeros((), dtype=torch.int64)), *map(_own, start))
+    start = list(map(_with_numbers, start, after))
     passing = [b is UNSET and not keeps for b, keeps in zip(values, used, strict=True)]
     start = [UNSET if p and not _is_steady(b, a) else b for p, b, a in zip(passing, start, after, strict=True)]
-    return _scanned(step, rest, start, after)
+    return _scanned(step, items, start, after)
+
+
+def _next(at: Callable[[Any], Any], number: torch.Tensor) -> Any:
+    return at(number + 1)
 
 
 def _with_counters(before: Any, after: Any) -> Any:
@@ -355,6 +360,12 @@ def _with_counters(before: Any, after: Any) -> Any:
     counts = {int: torch.int64, float: torch.float64}
     changes = type(before) is type(after) in counts and before != after
     return torch.tensor(after, dtype=counts[type(after)]) if changes else after
+
+
+def _with_numbers(before: Any, after: Any) -> Any:
+    """A variable; as a tensor where it is a number that becomes that of a step."""
+    changes = isinstance(after, torch.Tensor) and not after.dim() and type(before) in (int, float)
+    return torch.tensor(before, dtype=after.dtype) if changes else before
 
 
 def _own(kept: Any) -> Any:
@@ -378,7 +389,14 @@ def _is_steady(before: Any, after: Any) -> bool:
 def _is_alike(a: Any, b: Any) -> bool:
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return a.dtype == b.dtype and list(map(str, a.shape)) == list(map(str, b.shape))
-    return type(a) is type(b) and bool(a is b or a == b)
+    return _is_same(a, b)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Two tensors, which may be any, or one thing twice."""
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    return a is b or bool(a == b)
 
 
 def _scanned(step: Step, items: Dynamic, start: Sequence[Any], after: Sequence[Any]) -> tuple[Any, ...]:
@@ -400,7 +418,9 @@ def _scanned(step: Step, items: Dynamic, start: Sequence[Any], after: Sequence[A
             f[-len(g) :] if grown and g else g if grown else None if b is UNSET else f
             for f, g, b, grown in zip(found, given, start, grows, strict=True)
         ]
-        behind = trees.tree_flatten(kept)[0]
+        behind, others = trees.tree_flatten(kept)
+        if others != kind or not all(map(_is_same, leaves, behind)):
+            raise UnfollowedError("a variable of another kind after each step")
         added = [_as_one(f[len(g) :]) for f, g, grown in zip(found, given, grows, strict=True) if grown]
         return [*(_apart(behind[i]) for i in moving), *map(_apart, carried[len(moving) :])], [*map(_apart, added)]
 
