@@ -49,6 +49,7 @@ def writes_into_a_tensor(x: Tensor) -> Tensor:
         made[:, t] = h
     for t in range(1, x.shape[1]):
         made[:, t] += made[:, t - 1]
+        made[:, t, 1:3] = x[:, t, :2]
     for t in range(x.shape[1] - 2, -1, -1):
         made[:, t] = made[:, t] * 0.5 + made[:, t + 1] * (t < x[:, 0, :1])
     return made

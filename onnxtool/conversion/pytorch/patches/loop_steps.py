@@ -237,22 +237,29 @@ def element(tensor: Any, index: Any) -> Any:
     if found is None:
         return tensor[index]
     axis, at, rest = found
+    return _chosen(tensor, axis, at)[rest]
+
+
+def _chosen(tensor: torch.Tensor, axis: int, at: torch.Tensor) -> torch.Tensor:
     chosen = tensor.index_select(axis, at.reshape(-1))
-    return chosen[rest] if at.dim() else chosen.squeeze(axis)[rest[:axis] + rest[axis + 1 :]]
+    return chosen if at.dim() else chosen.squeeze(axis)
 
 
 def put(tensor: Any, index: Any, given: Any) -> None:
     """`tensor[index] = given`, likewise."""
     found = _place(tensor, index)
     if found is None:
-        if isinstance(index, tuple) and any(isinstance(part, torch.SymInt) for part in index):
+        parts = index if isinstance(index, tuple) else (index,)
+        if {type(part) for part in parts} <= {torch.SymInt, int, slice} and isinstance(tensor, torch.Tensor):
             tensor[index].copy_(torch.as_tensor(given))  # else torch makes a number of the size
         else:
             tensor[index] = given
         return
     axis, at, rest = found
     if any(part != slice(None) for part in rest):
-        raise UnfollowedError("a part of a step that is written to")
+        whole = _chosen(tensor, axis, at)
+        whole[rest] = given
+        given = whole
     shape = [*tensor.shape[:axis], at.numel(), *tensor.shape[axis + 1 :]]
     given = torch.as_tensor(given, dtype=tensor.dtype)
     given = given.expand(shape) if at.dim() else given.expand(shape[:axis] + shape[axis + 1 :]).unsqueeze(axis)
@@ -260,7 +267,7 @@ def put(tensor: Any, index: Any, given: Any) -> None:
 
 
 def _place(tensor: Any, index: Any) -> tuple[int, torch.Tensor, tuple[Any, ...]] | None:
-    """The axis at which a step's number stands, the number, and the indices with all in its place; None for none."""
+    """The axis at which a step's number stands, the number, and the indices of what is there; None for none."""
     parts = index if isinstance(index, tuple) else (index,)
     steps = [i for i, part in enumerate(parts) if _is_number(part) or isinstance(part, Window)]
     if not isinstance(tensor, torch.Tensor) or not steps:
@@ -274,7 +281,8 @@ def _place(tensor: Any, index: Any) -> tuple[int, torch.Tensor, tuple[Any, ...]]
         parts, at = (*parts[:dots], *whole, *parts[dots + 1 :]), at + len(whole) - 1
     number = parts[at].numbers if isinstance(parts[at], Window) else parts[at]
     number = torch.where(number < 0, number + tensor.shape[at], number)
-    return at, number, (*parts[:at], slice(None), *parts[at + 1 :])
+    rest = parts[at + 1 :] if isinstance(parts[at], torch.Tensor) else (slice(None), *parts[at + 1 :])
+    return at, number, (*parts[:at], *rest)
 
 
 def compared(number: Any, relation: str, limit: Any) -> Any:
