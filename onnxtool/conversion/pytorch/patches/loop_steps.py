@@ -316,7 +316,10 @@ def loop(step: Step, items: Any, values: tuple[Any, ...], used: tuple[bool, ...]
     """
     items = _iterated(items)
     if isinstance(items, Dynamic):
-        return (*_followed(step, items, values, used), items.at(items.count - 1))
+        try:
+            return (*_followed(step, items, values, used), items.at(items.count - 1))
+        except Exception as error:  # torch would go on with its other ways, which make a number of the size
+            raise UnfollowedError(str(error)) from error
     item: Any = UNSET
     tried = _NUMBERS.tries
     if tried:
@@ -433,10 +436,7 @@ def _scanned(step: Step, items: Dynamic, start: Sequence[Any], after: Sequence[A
         return [*(_apart(behind[i]) for i in moving), *map(_apart, carried[len(moving) :])], [*map(_apart, added)]
 
     begin = [_apart(leaves[i]) for i in moving] or [torch.zeros(1)]
-    try:
-        ends, made = scan(one, begin, torch.arange(items.count))
-    except Exception as error:  # torch would go on with its other ways, which make a number of the size
-        raise UnfollowedError(str(error)) from error
+    ends, made = scan(one, begin, torch.arange(items.count))
     left, lists = trees.tree_unflatten(_filled(leaves, moving, ends), kind), iter(made)
     result = []
     for before, behind, grown, end in zip(start, after, grows, left, strict=True):
