@@ -51,12 +51,12 @@ def lite_agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) 
     return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-6)
 
 
-def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bool:
+def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path, atol: float = 1e-30) -> bool:
     onnxtool.convert(saved(function, rows, folder), folder / "out.onnx", verify_result=False)
     runner = OnnxRunner.open(folder / "out.onnx")
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
     expected = function(tf.constant(rows)).numpy()
-    right = found.shape == expected.shape and np.allclose(found, expected, rtol=1e-5, atol=1e-30)
+    right = found.shape == expected.shape and np.allclose(found, expected, rtol=1e-5, atol=atol)
     if not right:
         logging.getLogger(__name__).warning("%s in place of %s", found, expected)  # shown where the test fails
     return right
@@ -301,7 +301,8 @@ def test_images_are_resized_by_every_kernel(method: str, tmp_path: Path) -> None
         image = tf.reshape(tf.tile(x, [1, 75]), [-1, 75, 4, 1])
         return tf.image.resize(image, (31, 7), method, antialias=True)
 
-    assert agrees(resize, x[:, 0], tmp_path)
+    # Weights of both signs cancel, and TensorFlow itself adds them in another order from run to run.
+    assert agrees(resize, x[:, 0], tmp_path, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(8, 9), (21, 40)], ids=["smaller", "larger"])
