@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 
 import onnx_ir as ir
@@ -111,18 +111,9 @@ def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None, *, alike: bo
 
 def is_computed(output: ir.Value) -> bool:
     """Whether an output hangs on what sums have given, and not on sizes and inputs alone: else nothing changes it."""
-    waiting, seen = [output], set[ir.Value]()
-    while waiting:
-        value = waiting.pop()
-        node = value.producer()
-        if node is None or value in seen:
-            continue
-        seen.add(value)
-        row = operator_of(node)
-        if row.accumulates or row.packed or row.has_bodies:
-            return True
-        waiting += [v for v in node.inputs if v is not None and not is_op(node, "Shape", "Size")]
-    return False
+    nodes = _nodes_behind(output, lambda node: () if is_op(node, "Shape", "Size") else node.inputs)
+    rows = map(operator_of, nodes)
+    return any(row.accumulates or row.packed or row.has_bodies for row in rows)
 
 
 def is_rounded(output: ir.Value) -> bool:
@@ -144,18 +135,31 @@ def may_be_scores(output: ir.Value | None) -> bool:
 
     What is learned as a sum (a price in millions) lies there by chance.
     """
-    waiting, seen = [output], set[ir.Value]()
+
+    def handed_on(node: ir.Node) -> list[ir.Value | None]:
+        row = operator_of(node)
+        return [v for i, v in enumerate(node.inputs) if row.passes_through == "no" or row.carries(i)]
+
+    def holds(node: ir.Node) -> bool:
+        stays = operator_of(node).passes_through != "no" or is_op(node, *_SUMS, *_STILL_SUMS)
+        return is_op(node, "Clip") or not stays
+
+    nodes = _nodes_behind(output, lambda node: () if is_op(node, *_SUMS) else handed_on(node))
+    return any(map(holds, nodes))
+
+
+def _nodes_behind(
+    output: ir.Value | None, through: Callable[[ir.Node], Iterable[ir.Value | None]]
+) -> Iterator[ir.Node]:
+    """What makes an output, each node once, and what makes those of its inputs that it is looked `through`."""
+    waiting, seen = [output], set[ir.Node]()
     while waiting:
         value = waiting.pop()
         node = None if value is None else value.producer()
-        if value is None or node is None or value in seen or is_op(node, *_SUMS):
-            continue
-        seen.add(value)
-        row = operator_of(node)
-        if is_op(node, "Clip") or not (row.passes_through != "no" or is_op(node, *_STILL_SUMS)):
-            return True
-        waiting += [v for i, v in enumerate(node.inputs) if row.passes_through == "no" or row.carries(i)]
-    return False
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += through(node)
 
 
 def table_sizes(graph: ir.Graph) -> set[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import onnx_ir as ir
@@ -54,6 +53,10 @@ UNSET = _Unset()
 _NUMBERS = _Numbers()
 
 
+def _no_items() -> Sequence[Any]:
+    raise UnfollowedError("what a loop goes through is read elsewhere")
+
+
 class Dynamic:
     """What a loop goes through, so many times as a dynamic size says.
 
@@ -61,7 +64,7 @@ class Dynamic:
         count: how many.
         at: the item of a step by its number, an int or a 0-dim int64 tensor.
         counts: an item is the number of its step, or has it.
-        plain: the items, which makes a number of the size.
+        plain: the items, which makes a number of the size; without it they are read by a loop alone.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Dynamic:
         at: Callable[[Any], Any],
         *,
         counts: bool = False,
-        plain: Callable[[], Sequence[Any]] = tuple,
+        plain: Callable[[], Sequence[Any]] = _no_items,
     ) -> None:
         self.count, self.at, self.counts, self.plain = count, at, counts, plain
 
@@ -178,9 +181,7 @@ def pieces(tensor: Any, dim: int = 0) -> Any:
 
 def part(tensor: torch.Tensor, dim: int, at: Any) -> torch.Tensor:
     """`tensor.select(dim, at)`, at the number of a step too."""
-    if not isinstance(at, torch.Tensor):
-        return tensor.select(dim, at)
-    return tensor.index_select(dim, at.reshape(1)).squeeze(dim)
+    return _chosen(tensor, dim, at) if isinstance(at, torch.Tensor) else tensor.select(dim, at)
 
 
 def numbered(items: Any, start: int = 0) -> Any:
@@ -287,10 +288,10 @@ def _place(tensor: Any, index: Any) -> tuple[int, torch.Tensor, tuple[Any, ...]]
 
 def compared(number: Any, relation: str, limit: Any) -> Any:
     """A comparison of what may be the number of a step: those of its first steps are decided."""
-    if not _is_number(number) or isinstance(limit, torch.Tensor):
-        if _NUMBERS.tries and not isinstance(
-            limit, torch.Tensor
-        ):  # else nothing is changed: torch's compiler may be at work
+    if isinstance(limit, torch.Tensor):
+        return _RELATIONS[relation](number, limit)
+    if not _is_number(number):
+        if _NUMBERS.tries:  # else nothing is changed: torch's compiler may be at work
             _NUMBERS.asked = True
         return _RELATIONS[relation](number, limit)
     first = _NUMBERS.begins  # all others are larger: they come out as it does where the limit lies below
@@ -354,16 +355,13 @@ def _followed(step: Step, items: Dynamic, values: tuple[Any, ...], used: tuple[b
         # A state that begins as None, a number or one row for all, or a first step that is unlike the others.
         _NUMBERS.begins = 1
         start = list(map(_with_counters, start, after))
-        items = Dynamic(items.count - 1, partial(_next, items.at))
+        at = items.at
+        items = Dynamic(items.count - 1, lambda number: at(number + 1))
     after = step(items.at(torch.zeros((), dtype=torch.int64)), *map(_own, start))
     start = list(map(_with_numbers, start, after))
     passing = [b is UNSET and not keeps for b, keeps in zip(values, used, strict=True)]
     start = [UNSET if p and not _is_steady(b, a) else b for p, b, a in zip(passing, start, after, strict=True)]
     return _scanned(step, items, start, after)
-
-
-def _next(at: Callable[[Any], Any], number: torch.Tensor) -> Any:
-    return at(number + 1)
 
 
 def _with_counters(before: Any, after: Any) -> Any:
