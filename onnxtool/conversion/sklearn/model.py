@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.boosting.catboost_categories import categories_in
 from onnxtool.conversion.boosting.category_columns import category_columns, preprocessing_apart, with_encoder
+from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
@@ -232,6 +234,11 @@ class SklearnModel(SourceModel):
                 tied = tied | (best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1])))
         return tied
 
+    @cached_property
+    def _asked_names(self) -> list[Any]:
+        """The fit's names of a matrix's columns, where rows without names are refused: XGBoost's trees do not ask."""
+        return list(fitted_names(self.estimator)) if is_linear(self.estimator) else []
+
     def table(self, feeds: Mapping[str, np.ndarray]) -> Any:
         """What the estimator is given for inputs of the ONNX form: a matrix, or a frame of columns by name."""
         # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that, and a
@@ -240,22 +247,27 @@ class SklearnModel(SourceModel):
         given = [v.astype(np.float64) if v.dtype == np.float32 else v for v in given]
         if not self.columns:
             one_text_each = given[0].ndim == 1  # for a vectorizer, to which the empty text is a text
-            return given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))
+            matrix = given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))
+            return _frame(dict(zip(self._asked_names, matrix.T, strict=True))) if self._asked_names else matrix
         values = [v.reshape(len(v)) for v in given]
         names = list(fitted_names(self.estimator))
         if not names:
             return np.column_stack([v.astype(object) for v in values])
-        with needs_extra("columns by name", "pandas", "sklearn"):
-            import pandas
         gap, texts = gap_of(self.estimator), text_columns(self.estimator)
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
         # Columns that the model drops must be there all the same.
-        frame = pandas.DataFrame({name: columns.get(str(name), 0) for name in names})
-        for name, known in self.categories.items():
-            places = pandas.Index(known).get_indexer(frame[name])
-            frame[name] = pandas.Categorical.from_codes(places, known)
-        return frame
+        return _frame({name: columns.get(str(name), 0) for name in names}, self.categories)
+
+
+def _frame(columns: Mapping[Any, Any], categories: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> Any:
+    """A pandas frame, of whose columns some are places among known categories."""
+    with needs_extra("columns by name", "pandas", "sklearn"):
+        import pandas
+    frame = pandas.DataFrame(columns)
+    for name, known in categories.items():
+        frame[name] = pandas.Categorical.from_codes(pandas.Index(known).get_indexer(frame[name]), known)
+    return frame
 
 
 def outputs_of(

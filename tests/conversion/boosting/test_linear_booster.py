@@ -48,6 +48,14 @@ def test_a_linear_booster_adds_up_what_is_there(
     np.testing.assert_allclose(*answers(model, HOLED, tmp_path / "out.onnx"), rtol=1e-4, atol=1e-5)
 
 
+def test_a_frame_it_was_fitted_on_has_names_that_it_asks_for(tmp_path: Path) -> None:
+    frame = pytest.importorskip("pandas").DataFrame(ROWS, columns=["age", "income", "visits"])
+    model = xgboost.XGBRegressor(n_estimators=3, booster="gblinear").fit(frame, TARGET)
+    assert onnxtool.convert(model, tmp_path / "out.onnx").ok
+    found = outputs(tmp_path / "out.onnx", ROWS)[-1]
+    np.testing.assert_allclose(np.ravel(found), model.predict(frame), rtol=1e-4, atol=1e-5)
+
+
 def test_a_native_linear_booster(tmp_path: Path) -> None:
     options = {"booster": "gblinear", "objective": "binary:logistic"}
     booster = xgboost.train(options, xgboost.DMatrix(ROWS, CLASSES > 0), 3)
