@@ -43,6 +43,20 @@ def distances(write: NodeWriter, x: str, fitted: np.ndarray, metric: str, power:
     return total
 
 
+def distances_by_products(write: NodeWriter, x: str, fitted: np.ndarray) -> tuple[str, str]:
+    """Squared distances [rows, fitted rows] as scikit-learn computes them where it has no search tree, |y|^2 - 2xy and
+    |x|^2; and the first part alone, which ranks the fitted rows. One product of matrices, where `distances` takes a
+    step for each feature; but equal rows are not quite at a distance of zero.
+
+    Args:
+        write, x, fitted: as of `distances`.
+    """
+    ranks = write.add("Add", write.add("MatMul", x, -2 * np.ascontiguousarray(fitted.T)), (fitted**2).sum(1))
+    length = write.add("ReduceSum", write.add("Mul", x, x), np.array([1]), keepdims=1)
+    squares = write.add("Add", length, ranks)
+    return write.add("Max", squares, 0.0), ranks  # rounding may leave less than nothing
+
+
 def inverse_distances(write: NodeWriter, near: str) -> str:
     """[rows, neighbours]: one over the distance; where a row is met exactly, 1 for those that meet it, else 0."""
     met = write.add("Equal", near, 0.0)

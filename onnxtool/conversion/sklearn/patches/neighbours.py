@@ -1,4 +1,5 @@
-"""Neighbours, by the distances of scikit-learn itself: sums of squared differences, column by column, in doubles.
+"""Neighbours, by the distances of scikit-learn itself, in doubles: sums of squared differences, column by column, or
+products of whole rows where it has no search tree.
 
 skl2onnx sums in another order, so that distances that are equal in the source differ in the last digit, and other rows
 are the nearest. Of fitted rows at exactly one distance scikit-learn takes those that its search meets first, and the
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.distances import distances, inverse_distances
+from onnxtool.conversion.sklearn.converters.distances import distances, distances_by_products, inverse_distances
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import (
     classifier,
@@ -68,6 +69,8 @@ def _ranked(write: NodeWriter) -> tuple[str, str]:
         raise UnsupportedError(f"{type(model).__name__}: weighted features have no ONNX form here.")
     fitted = np.asarray(model._fit_X.toarray() if issparse(model._fit_X) else model._fit_X, np.float64)
     metric, power = _metric(model)
+    if metric in _SQUARED and model._fit_method == "brute":
+        return distances_by_products(write, write.joined(), fitted)[0], metric
     ranked = distances(write, write.joined(), fitted, "sqeuclidean" if metric in _SQUARED else metric, power)
     return ranked, metric
 
@@ -137,12 +140,10 @@ def _targets(model: Any) -> int:
 
 
 def _convert_centres(write: NodeWriter) -> None:
-    """As scikit-learn computes both: at a centre, rounding may leave less than nothing of the squares."""
-    x, centres = write.joined(), np.asarray(write.step.cluster_centers_, np.float64)
-    shares = write.add("Add", write.add("MatMul", x, -2 * centres.T), (centres**2).sum(1))
-    write.give_labels(write.add("ArgMin", shares, axis=1, keepdims=0), range(len(centres)))
-    squares = write.add("Add", write.add("ReduceSumSquare", x, axes=[1], keepdims=1), shares)
-    write.give(write.add("Sqrt", write.add("Max", squares, 0.0)), write.outputs[1])
+    centres = np.asarray(write.step.cluster_centers_, np.float64)
+    squares, ranks = distances_by_products(write, write.joined(), centres)
+    write.give_labels(write.add("ArgMin", ranks, axis=1, keepdims=0), range(len(centres)))
+    write.give(write.add("Sqrt", squares), write.outputs[1])
 
 
 PATCH = converter_patch(

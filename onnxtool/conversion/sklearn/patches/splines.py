@@ -1,4 +1,4 @@
-"""SplineTransformer: its basis functions, to the last digit.
+"""PolynomialFeatures and SplineTransformer: products and basis functions of columns, to the last digit.
 
 Source: scikit-learn, `sklearn.preprocessing._polynomial`; de Boor, "A Practical Guide to Splines", chapter IX.
 """
@@ -13,6 +13,21 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.errors import UnsupportedError
+
+
+def _convert_products(write: NodeWriter) -> None:
+    """All columns at once, factor by factor from the last to the first, as scikit-learn multiplies."""
+    step, count = write.step, int(write.step.n_features_in_)
+    padded = write.add("Pad", write.joined(), np.array([0, 0, 0, 1]), 1.0)  # a column of ones, for lower degrees
+    degree = max(1, int(step.powers_.sum(1).max()))
+    factors = np.full((len(step.powers_), degree), count)
+    for own, powers in zip(factors, step.powers_, strict=True):
+        named = np.repeat(np.arange(count), powers)
+        own[degree - len(named) :] = named
+    product = write.add("Gather", padded, factors[:, -1], axis=1)
+    for place in range(degree - 2, -1, -1):
+        product = write.add("Mul", write.add("Gather", padded, factors[:, place], axis=1), product)
+    write.give(product)
 
 
 def _convert(write: NodeWriter) -> None:
@@ -81,7 +96,8 @@ def _functions(write: NodeWriter, spline: Any, x: str, kept: slice) -> str:
 
 
 PATCH = converter_patch(
-    "",
-    "skl2onnx 1.20 has no converter for it",
+    "1.21",
+    "skl2onnx 1.20 writes two nodes for each product of columns, and has no converter for splines",
+    transformer("sklearn.preprocessing:PolynomialFeatures", _convert_products, lambda step: len(step.powers_)),
     transformer("sklearn.preprocessing:SplineTransformer", _convert, lambda step: int(step.n_features_out_)),
 )

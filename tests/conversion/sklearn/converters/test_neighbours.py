@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 pytest.importorskip("skl2onnx")
@@ -48,6 +49,17 @@ def test_fitted_rows_that_are_met_count_alike(tmp_path: Path) -> None:
     labels, chances = run_converted(model, tmp_path, fitted[:1])
     np.testing.assert_allclose(chances, [[0.5, 0.5, 0]])
     assert labels.tolist() == [0]
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_where_there_is_no_search_tree_rows_are_multiplied(weights: str, tmp_path: Path) -> None:
+    wide = RANDOM.standard_normal((60, 20)) + 3
+    model = KNeighborsRegressor(weights=weights, n_neighbors=3).fit(wide, wide[:, 0])
+    assert model._fit_method == "brute"
+    rows = np.concatenate([wide[:10], wide + 0.1])
+    (found,) = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(found.reshape(-1), model.predict(rows), rtol=1e-6)
+    assert "Scan" not in {node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node}
 
 
 @pytest.mark.parametrize("targets", [1, 2])

@@ -1,4 +1,4 @@
-"""Splines are scikit-learn's, between their knots, at them and beyond."""
+"""Splines are scikit-learn's, between their knots, at them and beyond; so are products of columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("skl2onnx")
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import SplineTransformer
+from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 from onnxtool.errors import UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
@@ -32,6 +32,18 @@ def test_splines_to_the_last_digit(degree: int, extrapolation: str, tmp_path: Pa
     rows = X if (extrapolation, degree) == ("constant", 0) else BEYOND  # scikit-learn fails beyond steps
     (found,) = run_converted(step, tmp_path, rows)
     np.testing.assert_array_equal(found, step.transform(rows))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"degree": 1}, {"degree": 4}, {"degree": (2, 3), "include_bias": False}, {"interaction_only": True}],
+    ids=str,
+)
+def test_products_of_columns_to_the_last_digit(options: dict[str, Any], tmp_path: Path) -> None:
+    step = PolynomialFeatures(**options).fit(X)
+    rows = np.concatenate([BEYOND, 1e60 * X[:5], 1e-60 * X[:5]])
+    (found,) = run_converted(step, tmp_path, rows)
+    np.testing.assert_array_equal(found, step.transform(rows).astype(found.dtype))
 
 
 @pytest.mark.parametrize(
