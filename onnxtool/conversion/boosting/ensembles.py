@@ -74,15 +74,20 @@ class TreeEnsemble:
             for name, entry in row.items():
                 self._leaves.setdefault(f"target_{name}", []).append(entry)
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """All of them, with numbers as they were given."""
+        return {**self._nodes, **self._leaves, "n_targets": self.targets}
+
     def of_floats(self) -> dict[str, Any]:
         """All of them, for inputs of float32: a number is at most a threshold where it is at most the float32 below."""
         pairs = zip(self._nodes["nodes_values"], self._nodes["nodes_modes"], strict=True)
         values = [rounded_down(v) if mode == "BRANCH_LEQ" else v for v, mode in pairs]
-        return {**self._nodes, **self._leaves, "nodes_values": values}
+        return {**self.attributes, "nodes_values": values}
 
     def of_doubles(self) -> dict[str, Any]:
         """All of them, with numbers as tensors of doubles."""
-        found = {**self._nodes, **self._leaves}
+        found = self.attributes
         for name in ("nodes_values", "target_weights"):
             numbers = found.pop(name)
             found[f"{name}_as_tensor"] = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
@@ -127,8 +132,8 @@ class BoosterGraph:
             attributes["base_values"] = [float(number) for number in begin]
         elif any(begin):
             attributes["base_values_as_tensor"] = helper.make_tensor("begin", TensorProto.DOUBLE, [len(begin)], begin)
-        targets = max(ensemble.targets, len(begin))
-        sums = self.add("TreeEnsembleRegressor", x, domain="ai.onnx.ml", n_targets=targets, **attributes)
+        attributes["n_targets"] = max(ensemble.targets, len(begin))
+        sums = self.add("TreeEnsembleRegressor", x, domain="ai.onnx.ml", **attributes)
         return sums if self.dtype is np.float32 else self.add("Cast", sums, to=TensorProto.DOUBLE)
 
     def linked(self, sums: str, kind: str) -> str:

@@ -155,6 +155,24 @@ def _gradient_boosting(write: TableTraceWriter, model: Estimator, table: TracedT
     return classified(write, sums, count, model.classes_, equal=True)
 
 
+def _adaboost(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
+    """Each tree votes with its weight for a class, and with a share of it against all others."""
+    classes, members = np.asarray(model.classes_), model.estimators_
+    if any(type(member).__name__ != "DecisionTreeClassifier" for member in members):
+        raise UnsupportedError("AdaBoostClassifier of other estimators than trees has no exact form here")
+    count, trees = len(classes), []
+    for member, weight in zip(members, model.estimator_weights_[: len(members)], strict=True):
+        chosen = classes == member.classes_[member.tree_.value[:, 0].argmax(axis=1)][:, None]
+        votes = np.where(chosen, weight, -weight / (count - 1))
+        trees.append(_tree_of(member.tree_, votes if count > 2 else votes[:, 1:]))
+    sums = widened(write, write.trees(table, trees, count if count > 2 else 1, to_float32))
+    sums = write.add("Div", sums, float(model.estimator_weights_.sum()))
+    if count > 2:
+        return [most_likely(write, sums, classes), write.add("Softmax", write.add("Div", sums, count - 1.0), axis=1)]
+    pair = write.add("Concat", write.add("Neg", sums), sums, axis=1)
+    return [decided_label(write, write.add("Greater", sums, 0.0), classes), write.add("Softmax", pair, axis=1)]
+
+
 def _histogram_boosting(write: TableTraceWriter, model: Estimator, table: TracedTable) -> list[str]:
     trees = []
     for stage in model._predictors:
@@ -486,6 +504,7 @@ _PREDICTED: dict[str, Callable[[TableTraceWriter, Any, TracedTable], list[str]]]
         ],
         _forest,
     ),
+    "AdaBoostClassifier": _adaboost,
     **dict.fromkeys(("GradientBoostingClassifier", "GradientBoostingRegressor"), _gradient_boosting),
     **dict.fromkeys(("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"), _histogram_boosting),
     **dict.fromkeys(

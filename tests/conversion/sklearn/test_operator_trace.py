@@ -81,6 +81,8 @@ FITTED: dict[str, tuple[Any, Any]] = {
     "random trees": (make_pipeline(SCALE(), ensemble.ExtraTreesClassifier(3, max_depth=3)), IRIS),
     "boosting": (make_pipeline(SCALE(), ensemble.GradientBoostingRegressor(n_estimators=3)), DIABETES),
     "boosting of three": (ensemble.GradientBoostingClassifier(n_estimators=2), IRIS),
+    "votes of two": (ensemble.AdaBoostClassifier(n_estimators=4), CANCER),
+    "votes of three": (ensemble.AdaBoostClassifier(tree.DecisionTreeClassifier(max_depth=2), n_estimators=4), IRIS),
     "histograms of two": (make_pipeline(SCALE(), ensemble.HistGradientBoostingClassifier(max_iter=3)), CANCER),
     **{
         f"support by {kernel}": (make_pipeline(SCALE(), svm.SVR(kernel=kernel, gamma=0.02, coef0=0.1)), FEW)

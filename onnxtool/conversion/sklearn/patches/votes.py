@@ -1,6 +1,6 @@
-"""Votes of classifiers: Bagging and VotingClassifier, by their members' chances or labels.
+"""Votes of classifiers: Bagging, AdaBoost and VotingClassifier, by their members' chances or labels.
 
-Source: scikit-learn, `sklearn.ensemble.BaggingClassifier` and `sklearn.ensemble.VotingClassifier`.
+Source: scikit-learn, `sklearn.ensemble.BaggingClassifier`, `AdaBoostClassifier` and `VotingClassifier`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.ensembles import TreeEnsemble
 from onnxtool.conversion.sklearn.converters.members import classified
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 
 
@@ -29,6 +30,49 @@ def _convert_bagging(write: NodeWriter, _original: Callable[[], None]) -> None:
         if write.asks_scores:
             scores.append(classified(write, member, [seen], raw=True)[1])
     _give_mean(write, votes, scores or votes, np.ones(len(votes)))
+
+
+def _convert_adaboost(write: NodeWriter, original: Callable[[], None]) -> None:
+    model, classes = write.step, np.asarray(write.step.classes_)
+    if any(type(member).__name__ != "DecisionTreeClassifier" for member in model.estimators_):
+        original()
+        return
+    sums = write.add("Div", _sum_of_trees(write, classes), float(model.estimator_weights_.sum()))
+    if len(classes) > 2:
+        place = write.add("ArgMax", sums, axis=1, keepdims=0)
+        scores, logits = sums, write.add("Div", sums, len(classes) - 1.0)
+    else:  # the second's
+        place = write.cast(write.add("Reshape", write.add("Greater", sums, 0.0), np.array([-1])), INT64)
+        logits = write.columns([write.add("Neg", sums), sums])
+        scores = write.add("Add", logits, logits)
+    write.give_labels(place, classes)
+    write.give(scores if write.asks_scores else write.add("Softmax", logits, axis=1), write.outputs[1])
+
+
+def _sum_of_trees(write: NodeWriter, classes: np.ndarray) -> str:
+    """[rows, classes], or [rows, 1] of the second of two: a tree's weight for the class that it finds, a share of it
+    against each other. One ensemble, whose leaves hold what they add.
+    """
+    model, trees = write.step, TreeEnsemble()
+    weights = np.asarray(model.estimator_weights_, np.float64)[: len(model.estimators_)]
+    # Sums are given in float32, so there are two: of multiples of the last place that such a sum has, and of the rest.
+    place = 2.0 ** (np.ceil(np.log2(np.abs(weights).sum())) - 24)
+    for number, (member, weight) in enumerate(zip(model.estimators_, weights, strict=True)):
+        tree = member.tree_
+        for node, (left, right) in enumerate(zip(tree.children_left, tree.children_right, strict=True)):
+            if left >= 0:
+                trees.add_node(
+                    number, node, featureids=int(tree.feature[node]), values=float(tree.threshold[node]),
+                    modes="BRANCH_LEQ", truenodeids=int(left), falsenodeids=int(right),
+                    missing_value_tracks_true=int(tree.missing_go_to_left[node]),
+                )  # fmt: skip
+                continue
+            found = classes == member.classes_[tree.value[node, 0].argmax()]
+            votes = np.where(found, weight, -weight / (len(classes) - 1))[0 if len(classes) > 2 else 1 :]
+            coarse = np.round(votes / place) * place
+            trees.add_leaf(number, node, dict(enumerate([*coarse, *(votes - coarse)])))
+    sums = write.add_of("ai.onnx.ml", 3, "TreeEnsembleRegressor", write.joined(), **trees.attributes)
+    return write.add("Add", *write.split(write.cast(sums, DOUBLE), [trees.targets // 2] * 2))
 
 
 def _convert_voting(write: NodeWriter, _original: Callable[[], None]) -> None:
@@ -66,7 +110,9 @@ def _mean(write: NodeWriter, values: Sequence[str], weights: np.ndarray) -> str:
 
 PATCH = converter_patch(
     "1.21",
-    "skl2onnx 1.20 takes the most frequent vote of all rows together, and linear discriminants for logistic ones",
+    "skl2onnx 1.20 takes the most frequent vote of all rows together, and linear discriminants for logistic ones; of "
+    "AdaBoost it writes seven nodes for each tree",
     extension("sklearn.ensemble:BaggingClassifier", _convert_bagging),
+    extension("sklearn.ensemble:AdaBoostClassifier", _convert_adaboost),
     extension("sklearn.ensemble:VotingClassifier", _convert_voting),
 )

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 pytest.importorskip("skl2onnx")
 from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
@@ -19,6 +20,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.conversion.sklearn.converted_model import run_converted
 
@@ -80,3 +82,22 @@ def test_clusters_as_the_last_step_keep_their_labels(tmp_path: Path) -> None:
     labels, distances = run_converted(model, tmp_path, X)
     assert labels.tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(distances, model.transform(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [TWO, THREE], ids=["two", "three"])
+def test_trees_vote_with_weights_in_doubles(labels: np.ndarray, tmp_path: Path) -> None:
+    model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=30, random_state=0).fit(X, labels)
+    rows = np.concatenate([X, 3 * X])
+    found, chances = run_converted(model, tmp_path, rows)
+    assert found.tolist() == model.predict(rows).tolist()
+    np.testing.assert_allclose(
+        chances, model.predict_proba(rows).astype(chances.dtype), rtol=1e-12
+    )  # not float32's 6e-8
+    assert len(onnx.load(tmp_path / "out.onnx").graph.node) < 20
+
+
+def test_others_than_trees_vote_one_by_one(tmp_path: Path) -> None:
+    model = AdaBoostClassifier(LogisticRegression(), n_estimators=3).fit(X, THREE)
+    found, chances = run_converted(model, tmp_path, X)
+    assert found.tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(chances, model.predict_proba(X), rtol=1e-6)
