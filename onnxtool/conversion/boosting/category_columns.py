@@ -108,10 +108,10 @@ def preprocessing_apart(estimator: Estimator) -> Any:
 
 
 def with_encoder(estimator: Estimator, categories: dict[str, list[Any]]) -> Any:
-    """The estimator behind an encoder of its categories, as a fitted pipeline that does the same.
+    """An estimator that takes numbers of categories, behind an encoder of these, as a fitted pipeline.
 
     Args:
-        estimator: of LightGBM, XGBoost or CatBoost.
+        estimator: of CatBoost, or as of `numbered_alike`.
         categories: of its columns by name, in the order of the fit.
     """
     from sklearn.pipeline import Pipeline
@@ -125,11 +125,38 @@ def with_encoder(estimator: Estimator, categories: dict[str, list[Any]]) -> Any:
         parts.append(_encoder(own, str(len(parts))) if encoded else (str(len(parts)), "passthrough", columns))
     if hasattr(estimator, "get_metadata"):
         estimator = with_categories(estimator, categories)
-    elif not hasattr(estimator, "get_booster"):  # LightGBM's number what they are given once more
-        numbered = copy.copy(estimator._Booster)
-        numbered.pandas_categorical = None
-        estimator = copy_with(estimator, _Booster=numbered)
     return Pipeline([("encode", _fitted(parts, names, categories)), ("predict", estimator)])
+
+
+def numbered_alike(estimator: Estimator) -> tuple[Any, dict[str, list[Any]]]:
+    """An estimator that takes the numbers of its categories, and the categories; itself and {} where there are none.
+
+    Args:
+        estimator: a booster of LightGBM or XGBoost, or one that gives its own rows to such boosters alone: votes,
+            stacks, one for each target, calibration.
+    """
+    if columns := category_columns(estimator):
+        if hasattr(estimator, "get_booster"):
+            return estimator, columns
+        numbered = copy.copy(estimator._Booster)  # LightGBM's number what they are given once more
+        numbered.pandas_categorical = None
+        return copy_with(estimator, _Booster=numbered), columns
+    steps: list[Any] = getattr(estimator, "steps", None) or []
+    if len(steps) == 1:
+        return numbered_alike(steps[0][1])
+    for name in ("estimators_", "calibrated_classifiers_", "regressor_", "estimator"):
+        inner: Any = vars(estimator).get(name)
+        fitted = inner is not None and (name != "estimator" or hasattr(estimator, "calibrators"))
+        if not fitted or getattr(estimator, "passthrough", False):  # a stack that gives its last one the rows, too
+            continue
+        members = inner if isinstance(inner, list) else [inner]
+        found = [numbered_alike(member) for member in members if hasattr(member, "__dict__")]
+        columns = found[0][1] if found else {}
+        if columns and len(found) == len(members) and all(own == columns for _, own in found):
+            changed = copy.copy(estimator)
+            vars(changed)[name] = [m for m, _ in found] if isinstance(inner, list) else found[0][0]
+            return changed, columns
+    return estimator, {}
 
 
 def _encoder(categories: Mapping[Any, list[Any]], name: str = "encoder") -> tuple[str, Any, list[Any]]:

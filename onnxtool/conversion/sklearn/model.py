@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.boosting.catboost_categories import categories_in
-from onnxtool.conversion.boosting.category_columns import category_columns, preprocessing_apart, with_encoder
+from onnxtool.conversion.boosting.category_columns import numbered_alike, preprocessing_apart, with_encoder
 from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
@@ -101,8 +101,9 @@ class SklearnModel(SourceModel):
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
         shown, float_dtype = estimator, np.dtype("float64")
         simple = plain(estimator)
-        if columns := category_columns(simple):
-            estimator = with_encoder(simple, columns)
+        numbered, columns = numbered_alike(simple)
+        if columns:
+            estimator = with_encoder(numbered, columns)
         elif known := categories_in(simple, options.sample):
             estimator = with_encoder(simple, known)
         elif (apart := preprocessing_apart(simple)) is not simple:

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from onnxtool.conversion.boosting.category_columns import category_columns, category_notes, numbered_categories
 from onnxtool.errors import InputError, UnsupportedError
@@ -102,6 +106,46 @@ def test_texts_that_xgboost_cuts_short_stay_numbers() -> None:
     frame = pandas.DataFrame({"town": pandas.Categorical(RANDOM.choice(["Rome", "Zürich"], 50))})
     model = xgboost.XGBRegressor(n_estimators=2, enable_categorical=True).fit(frame, frame["town"] == "Rome")
     assert numbered_categories(model) == [[None]] and category_columns(model) == {} and category_notes(model) == []
+
+
+def few(seed: int = 0) -> Any:
+    return lightgbm.LGBMClassifier(n_estimators=4, verbose=-1, random_state=seed, subsample=0.5, subsample_freq=1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pipeline(few()),
+        CalibratedClassifierCV(few(), cv=2),
+        VotingClassifier(
+            [("a", few()), ("b", xgboost.XGBClassifier(n_estimators=3, enable_categorical=True))], voting="soft"
+        ),
+        StackingClassifier([("a", few()), ("b", few(1))], cv=2),
+        OneVsRestClassifier(few()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_estimators_that_give_their_rows_to_boosters_alone_look_categories_up(model: Any, tmp_path: Path) -> None:
+    model.fit(FRAME, TARGET)
+    columns = (FRAME["size"].to_numpy(), TOWNS.astype(object), FRAME["far"].to_numpy(float), ZONES)
+    label, chances = run_converted(model, tmp_path, *(c.reshape(-1, 1) for c in columns), prove=True)
+    np.testing.assert_allclose(chances, model.predict_proba(FRAME), atol=1e-6)
+    assert label.tolist() == model.predict(FRAME).tolist()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        StackingClassifier([("a", few())], lightgbm.LGBMClassifier(n_estimators=2, verbose=-1), cv=2, passthrough=True),
+        VotingClassifier([("a", few()), ("b", DecisionTreeClassifier(max_depth=2))], voting="soft"),
+    ],
+    ids=["rows for the last", "not boosters alone"],
+)
+def test_others_are_refused(model: Any, tmp_path: Path) -> None:
+    """An encoder in front would give numbers to those that want the categories."""
+    frame = FRAME[["size", "zone"]]
+    with pytest.raises(UnsupportedError, match="behind or inside other steps"):
+        run_converted(model.fit(frame, TARGET), tmp_path)
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
