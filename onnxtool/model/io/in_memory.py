@@ -57,7 +57,10 @@ def takes_models(*names: str, output: str | None = None) -> Callable[[Callable[P
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            bound = signature.bind(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}(): {error}") from None
             given = bound.arguments
             with ExitStack() as stack:
                 folder = _Folder(stack)
