@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from onnxtool.quantization.evaluation.bounds import clustered_share_bound, mean_bound
+from onnxtool.quantization.evaluation.bounds import clustered_share_bound, mean_bound, share_bound
 
 _SUMS_TO = 1e-3  # how near to one
 
@@ -29,25 +29,54 @@ def gain_of_best(outputs: Sequence[np.ndarray]) -> float:
 _LEAST_DROP = 0.001  # that is said
 _LEAST_SURE = 0.25  # that the best class is taken to be, where probabilities say less
 _UNSURE = 1.5  # times the cost: without it a language model lost more than the bound in 6 to 42 % of resampled runs
+_WORST_MARGIN = 0.17  # times the noise: the most of a margin times the chance that normal noise exceeds it
+_WORTH_OF_LOGITS = 0.5  # of one between two logits, at most: tanh(margin / 2) of probability
+_LEAST_CHANCE = 1e-12  # that is looked at
 _PLACES = 256  # of a sample, whose margins are looked at
 
 
-def _margins(
-    right: np.ndarray, actual: np.ndarray, worth: Callable[[np.ndarray], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Of some places of a sample: by how much the best class leads the second, how far the candidate is off in that,
-    and the difference of what both are worth; float64 [places], of logits or of probabilities. Then the mean worth of
-    the best.
+@dataclass(frozen=True)
+class _Leads:
+    """Of some places of a sample, float64 [places] each, logits or probabilities.
+
+    Attributes:
+        right, actual: of the class that the float model names and of its second: what it gives them, and the candidate.
+        gap: the difference of what both are worth.
+        sure: the mean worth of the first.
+        cost: what the candidate's classes cost, on the mean of all places.
     """
+
+    right: np.ndarray
+    actual: np.ndarray
+    gap: np.ndarray
+    sure: float
+    cost: float
+
+
+def _leads(right: np.ndarray, actual: np.ndarray, worth: Callable[[np.ndarray], np.ndarray], cost: float) -> _Leads:
     a, b = (v.reshape(-1, v.shape[-1]) for v in (right, actual))
     chosen = slice(None, None, max(1, len(a) // _PLACES))
     a, b = a[chosen].astype(np.float64), b[chosen].astype(np.float64)
-    likely = worth(a)
-    rows = np.arange(len(a))
-    first, second = np.argpartition(-a, 1, axis=1)[:, :2].T
-    margin = a[rows, first] - a[rows, second]
-    off, gap = b[rows, first] - b[rows, second] - margin, likely[rows, first] - likely[rows, second]
-    return margin, off, gap, float(likely[rows, first].mean())
+    rows, pair = np.arange(len(a)), np.argpartition(-a, 1, axis=1)[:, :2].T
+    likely = worth(a)[rows, pair]
+    return _Leads(a[rows, pair], b[rows, pair], likely[0] - likely[1], float(likely[0].mean()), cost)
+
+
+def _margins(leads: Sequence[_Leads], are_likely: bool) -> tuple[list[np.ndarray], float, float]:
+    """By how much the first leads the second in each sample, the noise of that, and what one of it is worth at most.
+
+    Noise of probabilities is least where one is sure, and that of their logarithms is alike everywhere; but not of
+    those that were rounded themselves, or have noise added, which leaves some that are not above zero.
+    """
+    pairs = [(lead.right, lead.actual) for lead in leads]
+    logarithms = are_likely and all((b[a > _LEAST_CHANCE] > 0).all() for a, b in pairs)
+    if logarithms:
+        pairs = [(np.log(np.maximum(a, _LEAST_CHANCE)), np.log(np.maximum(b, _LEAST_CHANCE))) for a, b in pairs]
+    margins = [a[0] - a[1] for a, _ in pairs]
+    off, margin = np.concatenate([b[0] - b[1] - (a[0] - a[1]) for a, b in pairs]), np.concatenate(margins)
+    unsure = are_likely and not logarithms
+    noise = np.sqrt(np.mean(np.square(off[margin <= np.median(margin)] if unsure else off)))
+    return margins, float(noise), 1.0 if unsure else _WORTH_OF_LOGITS
 
 
 def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
@@ -206,7 +235,7 @@ class ClassAgreement:
     _lost: float = 0.0
     _are_likely: bool = True
     _samples: list[tuple[float, float]] = field(default_factory=list)  # flips of each, of so many places
-    _near: list[tuple[np.ndarray, np.ndarray, np.ndarray, float, float]] = field(default_factory=list)
+    _near: list[_Leads] = field(default_factory=list)
     _blank: dict[int, int] = field(default_factory=dict)
     _steps: list[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=list)  # best classes, and what it costs
     _read: _Reading = field(default_factory=lambda: _Reading(0))
@@ -229,7 +258,7 @@ class ClassAgreement:
         flips = flipped.reshape(len(best), -1).sum(axis=1)
         self._samples += [(float(f), best[0].size) for f in flips]
         for row, other, cost in zip(right, actual, lost, strict=True):
-            self._near.append((*_margins(row, other, self._worth), float(cost.mean())))
+            self._near.append(_leads(row, other, self._worth, float(cost.mean())))
         if right.ndim == 3:
             last = right.shape[-1] - 1
             for blank in (0, last):
@@ -266,23 +295,24 @@ class ClassAgreement:
         """`expected_drop` at most.
 
         What did not flip here may flip elsewhere: each place costs at least what its margin tells, with noise of the
-        size that all margins show (a normal distribution). How sure a model is, is not how often it is right: half as
-        much is added, and it is never said to be less than a tenth of a point.
+        size that all margins show (a normal distribution). Nor are these samples all that there are: as large a share
+        of others as a kind may have that none of them shows costs as much as noise of that size can. How sure a model
+        is, is not how often it is right: half as much is added, and it is never said to be less than a tenth of a
+        point.
         """
         if self.is_ctc:
             read = self._reading()
             length = max(float(np.mean(read.characters)), 1e-9)
             return max(_UNSURE * mean_bound(np.array(read.cost) / length, confidence), _LEAST_DROP)
-        margins, noises = (np.concatenate([near[i] for near in self._near]) for i in (0, 1))
-        # Noise of probabilities is least where one is sure, and what counts is that of the others.
-        counted = margins <= np.median(margins) if self._are_likely else np.ones(len(margins), bool)
-        noise = np.sqrt(np.mean(np.square(noises[counted])))
+        margins, noise, worth = _margins(self._near, self._are_likely)
         chance = np.vectorize(NormalDist().cdf, otypes=[float])
         costs = [
-            max(cost, float((gap * chance(-margin / max(float(noise), 1e-30))).mean()))
-            for margin, _, gap, _, cost in self._near
+            max(lead.cost, float((lead.gap * chance(-margin / max(noise, 1e-30))).mean()))
+            for lead, margin in zip(self._near, margins, strict=True)
         ]
-        return max(_UNSURE * mean_bound(np.array(costs), confidence), _LEAST_DROP)
+        worth = worth if self.gain is None else 1 / max(self.gain, 1e-30)
+        unseen = share_bound(0, len(costs), confidence) * min(1.0, max(0.0, worth * _WORST_MARGIN * noise))
+        return max(_UNSURE * (mean_bound(np.array(costs), confidence) + unseen), _LEAST_DROP)
 
     def f1_lost(self, confidence: float | None = None) -> float | None:
         """What the mean F1 of classes loses, at most where a confidence is given; None of texts, and without classes
@@ -306,7 +336,7 @@ class ClassAgreement:
         hardly more than a tie flips costs little even if it is never right.
         """
         likely = self._are_likely and not self.is_ctc
-        sure = float(np.mean([top for *_, top, _ in self._near])) if likely else 1.0
+        sure = float(np.mean([lead.sure for lead in self._near])) if likely else 1.0
         return (1 - self.agreement) * max(sure, _LEAST_SURE)
 
     @property

@@ -14,7 +14,7 @@ from onnxtool.quantization.evaluation.bounds import (
     samples_to_show,
     share_bound,
 )
-from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
+from onnxtool.quantization.evaluation.class_agreement import ClassAgreement, probabilities
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,24 @@ def test_flips_of_what_is_hardly_more_than_a_tie_count_for_less() -> None:
     raw.add(logits, logits + 0.001 * random.normal(size=logits.shape))
     assert ages.flips_counted == pytest.approx((1 - ages.agreement) * 0.25) and ages.agreement < 1
     assert raw.flips_counted == 1 - raw.agreement > 0
+
+
+@pytest.mark.parametrize("kind", ["logits", "probabilities"])
+def test_samples_that_were_not_seen_may_be_near_a_tie(kind: str) -> None:
+    """One input in fifty is one: many draws of forty have none, and may not say that nothing is lost."""
+    random = np.random.default_rng(0)
+    lead = np.where(np.arange(4000) % 50 == 0, random.uniform(0, 2, 4000), 12.0)
+    right = np.stack([lead, np.zeros(4000), np.full(4000, -9.0)], axis=1)
+    actual = right + random.normal(0, 2, right.shape) * [1, 1, 0]
+    if kind == "probabilities":
+        right, actual = probabilities(right), probabilities(actual)
+
+    def agreed(places: np.ndarray) -> ClassAgreement:
+        found = ClassAgreement()
+        found.add(right[places], actual[places])
+        return found
+
+    lost = agreed(np.arange(4000)).expected_drop
+    draws = [random.integers(0, 4000, 40) for _ in range(200)]
+    assert lost > 0.002
+    assert np.mean([agreed(draw).drop_at_most(0.95) < lost for draw in draws]) <= 0.05
