@@ -853,6 +853,8 @@ class Interpreter:
             raise TooManyStepsError(f"Scan of {length} steps")
         if not length or self.version < 9:
             raise NotCoveredError(f"Scan of {length} steps")
+        if not self.field.has_values:  # weights, say, whose numbers are no sizes
+            series = [v if v.data.dtype.kind != "f" else self.symbol(self.elements(v), v.dtype) for v in series]
         collected: list[list[Item]] = []
         before: list[Item] = []
         for step in range(length):
