@@ -201,13 +201,11 @@ MOVING = (
     "Reshape Transpose Slice Squeeze Unsqueeze Expand Tile Identity Flatten Split DepthToSpace SpaceToDepth Trilu "
     "ReverseSequence GatherND Compress Gather GatherElements Dropout Resize"
 )
-MOVES = dict.fromkeys(MOVING.split(), (0,)) | {
-    "Pad": (0, 2),
-    "ScatterND": (0, 2),
-    "ScatterElements": (0, 2),
-    "Where": (1, 2),
-    "Concat": None,
-}
+MOVES = (
+    dict.fromkeys(MOVING.split(), (0,))
+    | dict.fromkeys(("Pad", "ScatterND", "ScatterElements"), (0, 2))
+    | {"Where": (1, 2), "Concat": None}
+)
 
 
 def number_of(given: dict) -> np.ndarray:
@@ -234,7 +232,7 @@ class Model:
     def __init__(self, proto: onnx.ModelProto, point: Point, replaced: dict[str, np.ndarray] | None = None) -> None:
         self.proto, self.point, self.replaced = proto, point, replaced or {}
         self.opsets = {o.domain: o.version for o in proto.opset_import}
-        self.functions = {(f.domain, f.name): f for f in proto.functions}
+        self.functions = {(f.domain, f.name, f.overload): f for f in proto.functions}
 
     def elements(self, tensor: Tensor) -> np.ndarray:
         """A tensor in the field."""
@@ -269,7 +267,7 @@ class Model:
         if node.op_type == "Constant":
             return [self.constant(node.output[0], number_of(given))]
         try:
-            found = self.apply(node.op_type, inputs, given, len(node.output), node.domain)
+            found = self.apply(node.op_type, inputs, given, len(node.output), node.domain, node.overload)
         except NotConfirmedError:
             raise
         except Exception as error:
@@ -287,10 +285,10 @@ class Model:
         self.opsets, self.replaced = before
         return [values.get(name) for name in function.output]
 
-    def apply(self, kind: str, inputs: list, given: dict, count: int = 1, domain: str = ""):
+    def apply(self, kind: str, inputs: list, given: dict, count: int = 1, domain: str = "", overload: str = ""):
         """The outputs of an operator."""
-        if (domain, kind) in self.functions:
-            return self.function(self.functions[domain, kind], inputs, given)
+        if (domain, kind, overload) in self.functions:
+            return self.function(self.functions[domain, kind, overload], inputs, given)
         if domain not in ("", "ai.onnx"):
             raise NotConfirmedError(f"operators of {domain} are not covered")
         values = [v for v in inputs if v is not None]
@@ -309,6 +307,8 @@ class Model:
         found = self.moved(kind, inputs, given, count) if kind in MOVES else None
         if found is None and kind in OPERATORS:
             found = OPERATORS[kind](self, inputs, given | {"_kind": kind, "_count": count})
+            if isinstance(found, Tensor) and found.dtype.kind in "iu" and OPERATORS[kind] in WRAP:
+                found.data = self.point.hash("modulo", found.data, given=found.dtype.name)
         if found is None:
             found = self.defined(kind, inputs, given, count)
         if isinstance(found, Tensor) and found.field and isinstance(number, Tensor) and found.own is None:
@@ -345,8 +345,8 @@ class Model:
         if any(v.own is None for v in others):
             return None
         parts = [None if v is None else self.elements(v) if k in data else v.own for k, v in enumerate(inputs)]
-        if kind == "Pad" and len(parts) > 1 and (np.asarray(parts[1]) < 0).any():
-            raise NotConfirmedError("Pad by less than nothing is not covered")
+        if kind == "Pad" and (len(parts) < 2 or (np.asarray(parts[1]) < 0).any()):
+            raise NotConfirmedError("Pad before opset 11, or by less than nothing, is not covered")
         if kind == "Flatten":  # onnx's own fails where there is nothing
             shape, at = parts[0].shape, given.get("axis", 1)
             at += parts[0].ndim if at < 0 else 0
@@ -354,9 +354,8 @@ class Model:
         found = self.onnx(kind, parts, given, count)
         dtype, note = inputs[data[0]].dtype, inputs[data[0]].note
         note = note if note[:1] == ("whole",) else ()
-        if isinstance(found, list):
-            return [Tensor(x.data, dtype, None, note) for x in found]
-        return Tensor(found.data, dtype, None, note)
+        results = [Tensor(x.data, dtype, None, note) for x in (found if isinstance(found, list) else [found])]
+        return results if isinstance(found, list) else results[0]
 
     def defined(self, kind: str, inputs: list, given: dict, count: int):
         """By the formula that ONNX defines the operator by."""
@@ -452,7 +451,7 @@ def power(m: Model, i: list, _: dict) -> Tensor:
     """Whole and half exponents as products and roots."""
     f, x = m.point, m.elements(i[0])
     exponent = float(i[1].own.reshape(())) if i[1].own is not None and i[1].own.size == 1 else 0.3
-    if abs(exponent) > 64 or not (2 * exponent).is_integer():
+    if abs(exponent) > 64 or not (2 * exponent).is_integer() or not is_float(i[0].dtype):
         return Tensor(f.hash("Pow", x, m.elements(i[1])), i[0].dtype)
     twice = int(2 * exponent)
     if twice % 4 == 0 and i[0].note[:1] == ("root",):
@@ -698,6 +697,7 @@ OPERATORS = {
     }.items()
     for name in names.split()
 } | dict.fromkeys(ODD + PLAIN, single)
+WRAP = (arithmetic, single, reduced, products)  # of integers these wrap around
 
 
 def exact_constants(certificate: dict, a: onnx.ModelProto, b: onnx.ModelProto, m: Model) -> tuple[dict, float]:

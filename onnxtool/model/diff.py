@@ -91,7 +91,9 @@ def _specs(header: ModelHeader, side: str) -> dict[str, str]:
 
 def _initializers(model: onnx.ModelProto, folder: Path | None) -> dict[str, str]:
     """Name -> "float32[3, 4] sha256:0123456789ab", for all graphs."""
-    return {t.name: _tensor(t, folder) for graph in graphs(model, DEFAULT) for t in graph.initializer}
+    held = list(graphs(model, DEFAULT))
+    sparse = {s.values.name: f"sparse sha256:{_digest(_bytes(s))}" for g in held for s in g.sparse_initializer}
+    return {t.name: _tensor(t, folder) for graph in held for t in graph.initializer} | sparse
 
 
 def _tensor(tensor: onnx.TensorProto, folder: Path | None) -> str:
@@ -138,11 +140,18 @@ def _renames(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Ch
 
 def _functions(model: onnx.ModelProto) -> dict[str, str]:
     return {
-        operator_name(
-            f.domain, f.name
-        ): f"{len(f.node)} nodes sha256:{_digest(f.SerializeToString(deterministic=True))}"
+        _called(f.domain, f.name, f.overload): f"{len(f.node)} nodes sha256:{_digest(_bytes(f))}"
         for f in model.functions
     }
+
+
+def _called(domain: str, name: str, overload: str) -> str:
+    """As ONNX's text form calls a function of which there are several of one name."""
+    return operator_name(domain, f"{name}:{overload}" if overload else name)
+
+
+def _bytes(message: onnx.FunctionProto | onnx.GraphProto | onnx.SparseTensorProto) -> bytes:
+    return bytes(message.SerializeToString(deterministic=True))
 
 
 def _digest(data: bytes) -> str:
@@ -163,7 +172,7 @@ def _described(model: onnx.ModelProto) -> dict[str, str]:
 
 def _node(node: onnx.NodeProto) -> str:
     attributes = ", ".join(f"{a.name}={_attribute(a)}" for a in sorted(node.attribute, key=lambda a: a.name))
-    call = f"{operator_name(node.domain, node.op_type)}({', '.join(node.input)}) -> {', '.join(node.output)}"
+    call = f"{_called(node.domain, node.op_type, node.overload)}({', '.join(node.input)}) -> {', '.join(node.output)}"
     return f"{call} {{{attributes}}}" if attributes else call
 
 
@@ -171,8 +180,7 @@ def _attribute(attribute: onnx.AttributeProto) -> str:
     if attribute.HasField("t"):
         return _tensor(attribute.t, None)
     if attribute.HasField("g"):
-        digest = _digest(attribute.g.SerializeToString(deterministic=True))
-        return f"graph of {len(attribute.g.node)} nodes sha256:{digest}"
+        return f"graph of {len(attribute.g.node)} nodes sha256:{_digest(_bytes(attribute.g))}"
     value = onnx.helper.get_attribute_value(attribute) if not attribute.ref_attr_name else f"@{attribute.ref_attr_name}"
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... sha256:{_digest(text.encode())}"

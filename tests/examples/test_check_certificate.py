@@ -216,3 +216,37 @@ def test_an_input_with_a_default_is_given_in_both(checker: ModuleType) -> None:
         checker.check(certificate, a, ignored)
     with pytest.raises(checker.NotConfirmedError, match="another default"):
         checker.check(certificate, a, model(f"{head} {{ y = Mul (g, x) }}", {"g": number + 1}))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "one", "other"),
+    [
+        ("int32[4] x, int32[4] z", "s = Add(x, z) y = Cast<to = 11>(s)",
+         "a = Cast<to = 11>(x) b = Cast<to = 11>(z) y = Add(a, b)"),
+        ("int32[4] x, int32[4] z", "s = Add(x, x) y = Less(s, z)", "s = Sub(z, x) y = Less(x, s)"),
+        ("int32[4] x, float z", "r = Pow(x, minus) y = Cast<to = 11>(r)", "d = Cast<to = 11>(x) y = Reciprocal(d)"),
+        ("float[4] x, float z", "y = d.f:one(x)", "y = d.f:other(x)"),
+    ],
+)  # fmt: skip
+def test_what_wraps_around_or_is_rounded_and_functions_of_one_name_are_not_confirmed(
+    checker: ModuleType, inputs: str, one: str, other: str
+) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20, "d" : 1]> g ({}) => (float y)
+    {{ minus = Constant<value_float = -1.0>() {} }}
+    <opset_import: ["" : 20], domain: "d", overload: "one"> f (x) => (y) {{ y = Exp(x) }}
+    <opset_import: ["" : 20], domain: "d", overload: "other"> f (x) => (y) {{ y = Neg(x) }}"""
+    a, b = (onnx.parser.parse_model(text.format(inputs, nodes)) for nodes in (one, other))
+    points = [{"shapes": {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in a.graph.input}}] * 2
+    said = {"verdict": "certified", "points": points, "constants": [], "steps": []}
+    assert checker.check(said, a, a).startswith("confirmed")
+    with pytest.raises(checker.NotConfirmedError):
+        checker.check(said, a, b)
+
+
+def test_a_pad_of_old_opsets_is_not_confirmed(checker: ModuleType) -> None:
+    a = onnx.parser.parse_model(
+        '<ir_version: 5, opset_import: ["" : 10]> g (float[4] x) => (float y) { y = Pad<pads = [1, 1], value = 0.5>(x)}'
+    )
+    said = {"verdict": "certified", "points": [{"shapes": {"x": [4]}}] * 2, "constants": [], "steps": []}
+    with pytest.raises(checker.NotConfirmedError, match="before opset 11"):
+        checker.check(said, a, a)

@@ -99,3 +99,25 @@ def test_a_missing_side_is_all_added(relu_proto: onnx.ModelProto, tmp_path: Path
     assert {c.kind for c in report.changes} == {"added"}
     with pytest.raises(InputError, match="no such file"):
         diff(tmp_path / "none.onnx", tmp_path / "a.onnx")
+
+
+def test_another_function_of_the_same_name_and_another_sparse_weight_are_told(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20, "d" : 1]> g (float[n] x) => (float[n] y)
+    {{ a = d.f:{}(x) y = Add(a, s) }}
+    <opset_import: ["" : 20], domain: "d", overload: "one"> f (x) => (y) {{ y = Exp(x) }}
+    <opset_import: ["" : 20], domain: "d", overload: "other"> f (x) => (y) {{ y = {}(x) }}"""
+    cases = {
+        "a": ("one", "Neg", 1),
+        "call": ("other", "Neg", 1),
+        "body": ("one", "Abs", 1),
+        "sparse": ("one", "Neg", 2),
+    }
+    for name, (called, body, number) in cases.items():
+        model = onnx.parser.parse_model(text.format(called, body))
+        values, place = np.float32([number]), np.array([0])
+        tensors = numpy_helper.from_array(values, "s"), numpy_helper.from_array(place)
+        model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(*tensors, [1]))
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    told = {n: [(c.what, c.name) for c in diff(tmp_path / "a.onnx", tmp_path / f"{n}.onnx").changes] for n in cases}
+    expected = {"call": [("node", "-> a")], "body": [("function", "d.f:other")], "sparse": [("initializer", "s")]}
+    assert told == {"a": []} | expected

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from math import ceil, e, log, pi, prod, sqrt
 
 import numpy as np
@@ -61,6 +62,9 @@ class Lengths:
             for told, value in _made_of(size, whole=whole, root=size in self.roots):
                 if abs(abs(number) - value) <= close * value:
                     return told
+        for size, other in () if whole else permutations(self.roots, 2):
+            if abs(abs(number) - size / other) <= close * size / other:
+                return f"{size} / {other}"
         for size in () if whole else self.roots:
             part = round(size / abs(number))
             if 1 < part <= _PARTS and size % part == 0 and size // part >= _POSITIONS and abs(number) == size // part:
@@ -81,6 +85,7 @@ class Lengths:
                 (f"{number * size:.4g} / {size}", number * size),
                 (f"1 + {size} * {(number - 1) / size:.4g}", (number - 1) / size),
                 (f"1 + {(number - 1) * size:.4g} / {size}", (number - 1) * size),
+                *((f"{number * part:.4g} / {part}", number * part) for part in (size - 1, size + 1)),
             ):
                 if size > 1 and value and digits_of(value, close) < digits:
                     return told
@@ -261,6 +266,14 @@ class BakedNumbers:
             return
         self._assume(node, f"place {number} of a dim of {size} is the same at every size")
 
+    def _elements(self, value: ir.Value | None) -> Sequence[object]:
+        """What a short operand holds, also if constants make it: numbers, and sizes that are computed now."""
+        known = elements_of(value)
+        if known is not None:
+            return known.elements
+        array = self._still(value)
+        return () if array is None or array.dtype.kind not in "iu" or array.size > _FEW else array.reshape(-1).tolist()
+
     def _shifted(self, node: ir.Node, bound: int) -> bool:
         """Whether another node cuts as much from the other end, as a difference of neighbours does."""
         return abs(bound) <= _POSITIONS and bool(self._slices.get(-bound, set()) - {node})
@@ -269,7 +282,7 @@ class BakedNumbers:
         rank = len(sizes_of(node.inputs[0]) or ())
         axis = attribute(node, "axis", 0) % max(rank, 1)
         if axis in axes:
-            self._indices(node, constant_array(node.inputs[1]), axes[axis])
+            self._indices(node, self._still(node.inputs[1]), axes[axis])
 
     def _indices(self, node: ir.Node, array: np.ndarray | None, size: int) -> None:
         if array is None or not array.size:
@@ -280,7 +293,7 @@ class BakedNumbers:
             self._place(node, int(number), size)
 
     def _nd_index(self, node: ir.Node, axes: dict[int, int]) -> None:
-        array, first = constant_array(node.inputs[1]), attribute(node, "batch_dims", 0)
+        array, first = self._still(node.inputs[1]), attribute(node, "batch_dims", 0)
         for axis, size in axes.items():
             if array is not None and first <= axis < first + array.shape[-1]:
                 self._indices(node, array[..., axis - first], size)
@@ -288,13 +301,13 @@ class BakedNumbers:
     def _slice(self, node: ir.Node, axes: dict[int, int]) -> None:
         attributes = len(node.inputs) == 1
         bounds = [
-            attribute(node, n) if attributes else elements_of(node.inputs[i]) for i, n in ((1, "starts"), (2, "ends"))
+            attribute(node, n) if attributes else self._elements(node.inputs[i])
+            for i, n in ((1, "starts"), (2, "ends"))
         ]
         where = attribute(node, "axes") if attributes else (integers(node.inputs[3]) if len(node.inputs) > 3 else None)
         if len(node.inputs) > 4:
-            bounds.append(elements_of(node.inputs[4]))
-        for place, numbers in enumerate(bounds):
-            elements = numbers if isinstance(numbers, (list, tuple)) else getattr(numbers, "elements", ())
+            bounds.append(self._elements(node.inputs[4]))
+        for place, elements in enumerate(bounds):
             rank = len(sizes_of(node.inputs[0]) or ())
             for axis, number in zip(where if where is not None else range(len(elements)), elements, strict=False):
                 if axis % rank not in axes or not isinstance(number, int) or abs(number) >= _TO_THE_END:
@@ -304,7 +317,7 @@ class BakedNumbers:
 
     def _split(self, node: ir.Node, axes: dict[int, int]) -> None:
         axis = attribute(node, "axis", 0) % len(sizes_of(node.inputs[0]) or (0,))
-        parts = attribute(node, "split") or (integers(node.inputs[1]) if len(node.inputs) > 1 else None)
+        parts = attribute(node, "split") or (self._elements(node.inputs[1]) if len(node.inputs) > 1 else None)
         if axis in axes and parts:
             self._assume(
                 node, f"parts of {', '.join(map(str, parts))} of a dim of {axes[axis]} are the same at every size"
@@ -312,8 +325,8 @@ class BakedNumbers:
 
     def _top_k(self, node: ir.Node, axes: dict[int, int]) -> None:
         axis = attribute(node, "axis", -1) % len(sizes_of(node.inputs[0]) or (0,))
-        counts = integers(node.inputs[1]) if len(node.inputs) > 1 else (attribute(node, "k"),)
-        count = next(iter(counts or ()), None)
+        counts = self._elements(node.inputs[1]) if len(node.inputs) > 1 else (attribute(node, "k"),)
+        count = next(iter(counts), None)
         if axis in axes and isinstance(count, int) and (count != 1 or axes[axis] < _TELLING):
             told = Lengths({axes[axis]: ""}).fits(count, whole=True) or self._lengths.fits(count, whole=True)
             part = digits_of(axes[axis] / count, 1e-6) == 1  # the 100 largest of 8,400 boxes are as many at every size
@@ -362,7 +375,7 @@ class BakedNumbers:
     def _resize(self, node: ir.Node, axes: dict[int, int]) -> None:
         where = attribute(node, "axes") or range(len(sizes_of(node.inputs[0]) or ()))
         for operand in node.inputs[1:]:
-            array = constant_array(operand)
+            array = self._still(operand)
             if array is None or array.size != len(where):
                 continue
             for place, axis in enumerate(where):
@@ -386,23 +399,23 @@ class BakedNumbers:
         """Equal rows in front of the dim or behind it are padding, which is often up to a size."""
         axis = attribute(node, "axis", 0) % len(sizes_of(node.outputs[0]) or (0,))
         for value in node.inputs if axis in self._axes(node.outputs[0]) else ():
-            array = constant_array(value)
+            array = self._still(value)
             if array is not None and array.shape[axis] > 1 and (array == array.take([0], axis)).all():
                 self._assume(node, f"{array.shape[axis]} equal rows beside a dim that grows are right at every size")
 
     def _compress(self, node: ir.Node, axes: dict[int, int]) -> None:
         for axis in axes if attribute(node, "axis") is None else {attribute(node, "axis")} & axes.keys():
-            if constant_array(node.inputs[1]) is not None:
+            if self._still(node.inputs[1]) is not None:
                 self._assume(node, f"a choice of elements of a dim of {axes[axis]} is the same at every size")
 
     def _diagonal(self, node: ir.Node, axes: dict[int, int]) -> None:
-        (number,) = (integers(node.inputs[1]) if len(node.inputs) > 1 else None) or (attribute(node, "k", 0),)
+        (number,) = (self._elements(node.inputs[1]) if len(node.inputs) > 1 else ()) or (attribute(node, "k", 0),)
         if isinstance(number, int):
             self._place(node, number, max(axes.values()))
 
     def _crop(self, node: ir.Node, axes: dict[int, int]) -> None:
         where = attribute(node, "axes") or range(len(sizes_of(node.inputs[0]) or ()))
-        for axis, number in zip(where, integers(node.inputs[1]) or (), strict=False):
+        for axis, number in zip(where, self._elements(node.inputs[1]), strict=False):
             if axis % len(sizes_of(node.inputs[0]) or (0,)) in axes:
                 self._assume(node, f"{number} in the middle of the dim are the same at every size")
 
@@ -453,12 +466,13 @@ class BakedNumbers:
         pad = producer(node.inputs[0], "Pad")
         schedule = schedule or (pad is not None and sum(self._padding(pad, place + 2)) == reach - 1)
         same = dilation % 2 and kernel % 2 and 2 * pads == kernel - 1
-        part = any(kernel in (size // m, ceil(size / m)) for m in range(2, _SHARES // _NARROW + 1))
+        shares = {n for m in range(2, _SHARES // _NARROW + 1) for n in (size // m, ceil(size / m)) if n > _NARROW}
+        part = not shares.isdisjoint((kernel, stride))
         found = {
             f"a dilation of {dilation}": not schedule if dilation <= _POSITIONS else not ladder,
             f"a stride of {stride}": stride > max(reach, _NARROW),
             f"padding of {pads}": pads > reach // 2 and pads != reach - 1 and node.op_type != "ConvTranspose",
-            f"a window of {kernel}": "Pool" in node.op_type and kernel > _NARROW and part and not same,
+            f"a window of {kernel}": "Pool" in node.op_type and part and not same,
         }
         for what, unusual in found.items():
             if unusual:
@@ -509,7 +523,7 @@ class BakedNumbers:
             return set()
         if all(u.op_type == "Reshape" for u in users):
             return None
-        kept = [self._hidden, *(set(sizes_of(u.inputs[0]) or ()) for u in users if u.op_type == "Expand")]
+        kept = [self._hidden, *(set(sizes_of(u.inputs[0]) or ()) for u in users if u.op_type in ("Expand", "Resize"))]
         return {n for sizes in kept for n in sizes if isinstance(n, int)}
 
     def _short_operands(self) -> set[ir.Value]:

@@ -145,12 +145,15 @@ def _row(state: Resizing, node: ir.Node, value: ir.Value, axis: int) -> ir.Value
     items = elements_of(shape)
     sizes = sizes_of(value) or ()
     if made is not None and items is not None and items.complete and len(items.elements) == len(sizes):
-        repeated = made.op_type != "Tile" or (sizes_of(made.inputs[0]) or (0,))[axis] == 1
-        data_size = (sizes_of(made.inputs[0]) or ())[axis - len(sizes) :] if made.op_type == "Expand" else ()
-        if repeated and (not data_size or data_size[0] == 1):
+        data = made.inputs[0]
+        repeated = made.op_type != "Tile" or (sizes_of(data) or (0,))[axis] == 1
+        data_size = (sizes_of(data) or ())[axis - len(sizes) :] if made.op_type == "Expand" else ()
+        if data is not None and data_size and data_size[0] != 1:  # it repeats along other axes
+            data = _row(state, node, data, axis - len(sizes) + len(sizes_of(data) or ()))
+        if repeated and data is not None:
             target = [1 if i == axis else e for i, e in enumerate(items.elements)]
             vector = state.vector([t for t in target if t is not None], node, f"{value.name}_shape")
-            inputs = [vector] if made.op_type == "ConstantOfShape" else [made.inputs[0], vector]
+            inputs = [vector] if made.op_type == "ConstantOfShape" else [data, vector]
             row = state.insert(made.op_type, inputs, list(made.attributes.values()), f"{value.name}_row")
             row.type = value.type
             set_sizes(row, [1 if i == axis else d for i, d in enumerate(sizes)])

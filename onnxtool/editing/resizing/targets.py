@@ -13,6 +13,7 @@ from onnxtool.editing.resizing.resize_operands import shrink
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import reshaped
 from onnxtool.model.operators.symbolic_dims import Expr, exact_divide, floor_divide, multiply
+from onnxtool.model.operators.table import operator_of
 from onnxtool.model.operators.value_facts import Size, elements_of, integers, set_sizes, sizes_of
 
 _TO_THE_END = 2**63 - 1
@@ -204,7 +205,10 @@ def resize(state: Resizing, node: ir.Node) -> None:
     fresh: list[Size] = list(wanted)
     for place, axis in enumerate(axes):
         size = data[axis % len(data)]
-        if state.old.changes(size):
+        met = _met(state, node, axis % len(data), wanted[place]) if state.old.changes(size) else None
+        if met is not None:
+            fresh[place] = met
+        elif state.old.changes(size):
             fresh[place] = _by_factor(size, old[axis % len(data)], wanted[place])
             if wanted[place] != old[axis % len(data)]:
                 factor = wanted[place] / max(old[axis % len(data)], 1)
@@ -212,6 +216,19 @@ def resize(state: Resizing, node: ir.Node) -> None:
     if fresh != list(wanted):
         _replace(state, node, 3, fresh)
         state.note(node, f"sizes {list(wanted)} are now {_told(fresh)}")
+
+
+def _met(state: Resizing, node: ir.Node, axis: int, wanted: int) -> Size | None:
+    """The size of what a result is added to or joined with, which it has to have at every size; None without such."""
+    for user in {use.node for use in node.outputs[0].uses()}:
+        joined = user.op_type == "Concat" and attribute(user, "axis", 0) != axis
+        if not joined and operator_of(user).shape != "broadcast":
+            continue
+        for sizes in (sizes_of(v) for v in user.inputs if v is not node.outputs[0]):
+            size = sizes[axis] if sizes is not None and len(sizes) == len(sizes_of(node.inputs[0]) or ()) else 0
+            if wanted > 1 and state.old.changes(size) and state.old.number(size) == wanted:
+                return size
+    return None
 
 
 def _by_factor(size: Size, old: int, wanted: int) -> Size:

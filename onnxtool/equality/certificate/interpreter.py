@@ -183,13 +183,13 @@ class _Prepared:
 
     Attributes:
         constants: its initializers by name.
-        nodes: in order, with their attributes; those that refer to a function's own are left out.
+        nodes: in order, with their attributes; None for those of which some refer to a function's own.
         last: by the index of a node, what no later one reads.
         outputs: their names.
     """
 
     constants: Mapping[str, Item]
-    nodes: Sequence[tuple[onnx.NodeProto, Attributes]]
+    nodes: Sequence[tuple[onnx.NodeProto, Attributes | None]]
     last: Mapping[int, Sequence[str]]
     outputs: Sequence[str]
 
@@ -225,10 +225,11 @@ class Interpreter:
         self.model, self.field, self._see, self._asks_rows = model, field, see, rows
         self._weights = {} if weights is None else weights
         self._constants = dict(constants or {})
-        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self._opsets = _opsets_of(model.opset_import)
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
         self._main = model.graph
+        self._given: Attributes = {}  # to the function whose nodes are computed
         self._prepared: dict[int, tuple[onnx.GraphProto, _Prepared]] = {}
         self._draws, self._memory = 0, memory
         self.reached: dict[str, Array] = {}
@@ -315,7 +316,8 @@ class Interpreter:
             self._prepared[id(graph)] = graph, self._prepare(graph)
         known = self._prepared[id(graph)][1]
         env.update({name: value for name, value in known.constants.items() if name not in env})
-        for i, (node, attributes) in enumerate(known.nodes):
+        for i, (node, own) in enumerate(known.nodes):
+            attributes = _attributes_of(node, self._given) if own is None else own
             for name, value in zip(node.output, self._node(node, env, attributes), strict=False):
                 if name:
                     env[name] = value
@@ -333,7 +335,8 @@ class Interpreter:
             if tensor.name not in read:
                 read[tensor.name] = exact(numpy_helper.to_array(tensor))
         constants = {t.name: self._constant(t.name, read[t.name]) for t in graph.initializer}
-        nodes = [(node, _attributes_of(node, {})) for node in graph.node]
+        refers = [any(a.ref_attr_name for a in node.attribute) for node in graph.node]
+        nodes = [(node, None if r else _attributes_of(node, {})) for node, r in zip(graph.node, refers, strict=True)]
         return _Prepared(constants, nodes, self._last_uses(graph), [o.name for o in graph.output])
 
     @staticmethod
@@ -376,7 +379,7 @@ class Interpreter:
 
     def _node(self, node: onnx.NodeProto, env: dict[str, Item], attributes: Attributes) -> list[Item]:
         inputs = [env[n] if n else None for n in node.input]
-        key = (node.domain, node.op_type)
+        key = (node.domain, node.op_type, node.overload)
         if key in self._functions:
             return self._function(self._functions[key], inputs, attributes)
         if node.op_type in ("If", "Loop", "Scan"):
@@ -430,12 +433,13 @@ class Interpreter:
         env = dict(zip(function.input, [*inputs, *[None] * len(function.input)], strict=False))
         opsets, self._opsets = self._opsets, _opsets_of(function.opset_import)
         constants, self._constants = self._constants, {}  # names are the function's own
+        given, self._given = self._given, {**defaults, **attributes}
         try:
             for node in function.node:
-                outputs = self._node(node, env, _attributes_of(node, {**defaults, **attributes}))
+                outputs = self._node(node, env, _attributes_of(node, self._given))
                 env.update(zip(node.output, outputs, strict=False))
         finally:
-            self._opsets, self._constants = opsets, constants
+            self._opsets, self._constants, self._given = opsets, constants, given
         return [env.get(name) for name in function.output]
 
     def _applied(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
@@ -471,6 +475,8 @@ class Interpreter:
         if domain in _DOMAINS:
             known = all(v.exact for v in values)
             floats = any(is_float(v.dtype) for v in values)
+            if kind == "Identity" and not isinstance(inputs[0], Value):
+                return inputs[0]
             if kind in _MOVES and not any(isinstance(v, list) for v in inputs):
                 moved = self._move(kind, inputs, attributes, count)
                 if moved is not None:
@@ -483,10 +489,11 @@ class Interpreter:
             handler = f"{domain}.{kind}" if f"{domain}.{kind}" in _OPERATORS else kind
             if handler in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self.version}
-                found = self._handled(handler, inputs, {**attributes, **own})
-                if kind in _WRAPPING or any(v.tag == WRAPS for v in values):
+                read = inputs if kind in _MODULAR else [self.modulo(v) for v in inputs]
+                found = self._handled(handler, read, {**attributes, **own})
+                if kind in _WRAPPING or (kind in _MODULAR and any(v.tag == WRAPS for v in values)):
                     for made in several(found):
-                        self._wrap(made, kind in _WRAPPING)
+                        self._wrap(made, kind in _WRAPPING, values)
                 if small and isinstance(found, Value) and not found.exact:
                     numbers = self.by_reference(
                         kind, [exact(small_number(v)) for v in values], attributes, count, domain
@@ -517,13 +524,22 @@ class Interpreter:
             raise NotCoveredError(f"{attributes['_kind']} of {len(inputs)} inputs")
         return found
 
-    def _wrap(self, value: Item, arithmetic: bool) -> None:
-        """Integers that arithmetic made: short ones are taken modulo 2^n, long ones are marked."""
+    def _wrap(self, value: Item, arithmetic: bool, inputs: Sequence[Value]) -> None:
+        """Integers that arithmetic made of others: short ones are taken modulo 2^n, long ones are marked."""
         if isinstance(value, Value) and not value.exact and value.dtype.kind in "iu":
+            if arithmetic and any(value.dtype == v.dtype and np.array_equal(value.data, v.data) for v in inputs):
+                return  # nothing was added
+            value.tag = WRAPS
             if arithmetic and (value.dtype.itemsize < 4 or value.dtype.kind == "u"):
-                value.data = self.field.hash("modulo", value.data, attributes=value.dtype.name)
-            else:
-                value.tag = WRAPS
+                value.data, value.tag = self.modulo(value).data, ()
+
+    def modulo(self, value: Item) -> Item:
+        """Integers as they are when those that arithmetic made have wrapped around: their order hangs on it."""
+        if not isinstance(value, Value) or value.tag != WRAPS:
+            return value
+        found = self.symbol(self.field.hash("modulo", value.data, attributes=value.dtype.name), value.dtype)
+        found.number = value.number
+        return found
 
     def _body(
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
@@ -612,13 +628,14 @@ class Interpreter:
             if kind in ("Where", "GatherElements", "GatherND", "ScatterND", "ScatterElements"):
                 return None
             raise NotCoveredError(f"how {kind} moves values depends on the inputs' values")
+        inputs, data = _with_pads(inputs, attributes, data) if kind == "Pad" else (inputs, data)
         source = inputs[data[0]]
         plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
         if kind == "Split":
             sizes = attributes.get("split") if len(plain) < 2 or plain[1] is None else plain[1].data
             if sizes is not None and sum(map(int, sizes)) != source.data.shape[attributes.get("axis", 0)]:
                 raise UndefinedError("Split into other sizes than there are")
-        if kind == "Pad" and len(plain) > 1:
+        if kind == "Pad":
             found: tuple[Item, ...] = (exact(self._padded(_cut(plain), attributes.get("mode", b"constant").decode())),)
         else:
             found = self._moved_shapes(kind, inputs, attributes, count, source)
@@ -688,7 +705,11 @@ class Interpreter:
             raise NotCoveredError(f"{kind}, whose graphs may read more than its inputs")
         form = _schema(kind, domain, self._opset(domain))[0]  # in another the same words may mean something else
         given = self._without_defaults(kind, domain, attributes).items()
-        names = form, sorted((k, repr(v)) for k, v in given if not k.startswith("_"))
+        kinds = [
+            None if v is None else "float" if is_float(v.dtype) and v.dtype.itemsize > 1 else v.dtype.name
+            for v in inputs
+        ]
+        names = form, kinds, sorted((k, repr(v)) for k, v in given if not k.startswith("_"))
         seen = [np.array(-1) if v is None else self._seen_as_whole(v) for v in inputs]
         shapes = self._opaque_shapes(kind, inputs, attributes, count, domain)
         by_rows = by_rows and self.field.has_values
@@ -944,6 +965,14 @@ def _gather_elements(data: Value, indices: Value, axis: int) -> Value:
     return exact(np.take_along_axis(data.data[kept], indices.data.astype(np.int64), axis))
 
 
+def _with_pads(inputs: list[Any], attributes: Attributes, data: list[int]) -> tuple[list[Any], list[int]]:
+    """Inputs of a Pad, and which of them it moves, as they are since opset 11: before, all but one are attributes."""
+    if len(inputs) > 1:
+        return inputs, data
+    pads = attributes.get("pads") or attributes["paddings"]
+    return [*inputs, exact(np.array(pads)), exact(np.float32(attributes.get("value", 0.0)))], [0, 2]
+
+
 def _axes_of(inputs: list[Any]) -> Array:
     """Those that a Pad pads."""
     rank = inputs[0].data.ndim
@@ -966,7 +995,10 @@ _DRAWS = frozenset(
 )
 TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 _WRAPPING = frozenset(
-    ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Einsum", "CumSum", "ReduceSum", "ReduceProd")
+    (
+        *("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Gemm", "Einsum", "CumSum", "ReduceSum"),
+        *("ReduceProd", "ReduceSumSquare", "ReduceL1", "PRelu"),
+    )
 )
 _ALWAYS = frozenset(
     (
@@ -974,6 +1006,8 @@ _ALWAYS = frozenset(
         *("Optional", "OptionalGetElement", "OptionalHasElement"),
     )
 )
+# Which give the same modulo 2^n for integers that are the same modulo 2^n.
+_MODULAR = (_WRAPPING - {"PRelu"}) | _ALWAYS | {"CastLike", "Equal", "Where", *_MOVES}
 _EXACT = frozenset(
     (
         "Less",

@@ -17,7 +17,6 @@ from onnxtool.equality.certificate.interpreter import Interpreter, operator
 from onnxtool.equality.certificate.recurrent import recurrent_layer
 from onnxtool.equality.certificate.values import (
     OF_EACH,
-    WRAPS,
     Array,
     Attributes,
     Item,
@@ -166,7 +165,8 @@ def _not(m: Interpreter, i: list[Item], _: Attributes) -> Value:
 
 @operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    attributes = (a.get("fmod", 0), a.get("direction"), i[0].dtype.name)
+    kind = i[0].dtype.name if a.get("direction") == b"LEFT" else ""  # what is shifted out hangs on the type
+    attributes = (a.get("fmod", 0), a.get("direction"), kind)
     return m.symbol(m.field.hash(a["_kind"], m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
 
 
@@ -227,7 +227,8 @@ def _sqrt(m: Interpreter, i: list[Item], _: Attributes) -> Value:
 def _pow(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, f = m.elements(i[0]), m.field
     exponents = np.unique(i[1].data) if i[1].exact else np.array([0.3, 0.7])
-    if len(exponents) == 1 and abs(exponents[0]) <= 64 and float(exponents[0] * 2).is_integer():
+    whole = is_float(i[0].dtype) or ((exponents >= 0).all() and (exponents % 1 == 0).all())
+    if whole and len(exponents) == 1 and abs(exponents[0]) <= 64 and float(exponents[0] * 2).is_integer():
         twice = int(exponents[0] * 2)
         shape = np.broadcast_shapes(x.shape, i[1].data.shape)
         if twice % 2 == 0 and i[0].tag[:1] == ("root",) and twice % 4 == 0:
@@ -235,7 +236,8 @@ def _pow(m: Interpreter, i: list[Item], _: Attributes) -> Value:
         else:
             found = f.power(x, twice // 2) if twice % 2 == 0 else f.power(f.sqrt(x), twice)
         return m.symbol(np.broadcast_to(found, shape), i[0].dtype)
-    return m.symbol(f.hash("Pow", x, m.elements(i[1])), i[0].dtype)
+    kind = "" if is_float(i[0].dtype) else i[0].dtype.name  # integers are rounded to their type
+    return m.symbol(f.hash("Pow", x, m.elements(i[1]), attributes=kind), i[0].dtype)
 
 
 @operator("Sum", "Mean")
@@ -303,11 +305,12 @@ def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     """
     f, (condition, a, b) = m.field, (m.elements(v) for v in i)
     compared = i[0].tag[1:] if i[0].tag[:1] == ("above",) else ()
-    if compared and (is_float(i[1].dtype) or _are(compared[1:], *np.broadcast_arrays(a, b))):
-        d = compared[0]
-        factor = f.div(f.sub(a, b), d)
-        if m.is_constant(factor):
-            return m.symbol(f.add(f.mul(factor, f.relu(d)), b), i[1].dtype)
+    if compared:
+        d, (chosen, other) = compared[0], (m.elements(m.modulo(v)) for v in i[1:])
+        factor = f.div(f.sub(chosen, other), d)
+        held = is_float(i[1].dtype) or _are(compared[1:], *np.broadcast_arrays(chosen, other))
+        if held and m.is_constant(factor):
+            return m.symbol(f.add(f.mul(factor, f.relu(d)), other), i[1].dtype)
     return m.symbol(f.where(condition, a, b), i[1].dtype)
 
 
@@ -322,9 +325,10 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     value, source = i[0], i[0].dtype
     if value.exact:
         return m.by_reference("Cast", [value], {"to": helper.np_dtype_to_tensor_dtype(target)})
-    x, f = value.data, m.field
     if target == source:
         return value
+    value, f = m.modulo(value), m.field
+    x = value.data
     if target == BOOL:
         return m.symbol(x if value.tag[:1] == ("bool",) else f.sub(ONE, f.equal(x, np.zeros_like(x))), target)
     if source == BOOL:
@@ -338,11 +342,11 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
             return m.symbol(x, target, ("wide", source))
         if value.tag[:1] == ("wide",) and _widens(target, value.tag[1]):
             return m.symbol(x, target)
-    elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i" and value.tag != WRAPS:
-        return m.symbol(x, target, value.tag)
+    elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i":
+        return m.symbol(x, target, value.tag or ("whole", source))
     elif value.tag[:1] == ("whole",) and target.kind == value.tag[1].kind and target.itemsize >= value.tag[1].itemsize:
         return m.symbol(x, target)
-    return m.symbol(f.hash("Cast", x, attributes=(target.name, source.name, a.get("saturate", 1))), target)
+    return m.symbol(f.hash("Cast", x, attributes=(target.name, whole.name, a.get("saturate", 1))), target)
 
 
 def _holds(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
@@ -373,6 +377,8 @@ def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int,
 def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, kind = m.field, m.elements(i[0]), a["_kind"][6:]
     axes, keep = _axes(m, i, a, x.ndim), a.get("keepdims", 1) == 1
+    if kind in ("Mean", "L2", "LogSum", "LogSumExp") and not is_float(i[0].dtype):
+        raise NotCoveredError(f"Reduce{kind} of integers, which rounds to one")
     tag: tuple[Any, ...] = ()
     if kind in ("Max", "Min"):
         return _most(m, i[0], kind, axes, keep)
@@ -389,8 +395,6 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         x = f.mul(x, x)
     elif kind == "L1":
         x = f.abs(x)
-    if kind == "Mean" and not is_float(i[0].dtype):
-        raise NotCoveredError("ReduceMean of integers that depend on the inputs' values")
     found = f.mean(x, axes, keep) if kind == "Mean" else f.sum(x, axes, keep)
     if kind == "L2":
         return m.symbol(f.sqrt(found), i[0].dtype, ("root", found))
@@ -613,7 +617,7 @@ def _power(f: Field, x: Array, order: int) -> Array:
 
 def _root(f: Field, x: Array, order: int) -> Array:
     """The root that takes back a power."""
-    return f.sqrt(x) if order == 2 else f.hash("root", x, attributes=order)
+    return x if order == 1 else f.sqrt(x) if order == 2 else f.hash("root", x, attributes=order)
 
 
 @operator("BatchNormalization")
@@ -750,9 +754,9 @@ def _dft(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     kind = a.get("inverse", 0), a.get("onesided", 0)
     if all(kind):
         raise NotCoveredError("DFT back to real numbers")
-    places = np.arange(2 * (count // 2 + 1 if kind[1] else count)).reshape(-1, 2)
+    places = np.arange(2 * (count // 2 + 1 if kind[1] else count)).reshape(-1, 2)  # the first ones are the same
     seen = f.digest(x.reshape(*x.shape[:-2], -1))[..., None, None]
-    return m.symbol(np.moveaxis(f.hash("DFT", seen, places, attributes=(kind, count)), -2, axis), data.dtype)
+    return m.symbol(np.moveaxis(f.hash("DFT", seen, places, attributes=(kind[0], count)), -2, axis), data.dtype)
 
 
 @operator("Gather")
@@ -910,6 +914,8 @@ def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     """Along each axis the product with a matrix, which is what ONNX's implementation makes of unit vectors."""
     mode, kind = a.get("mode", b"nearest"), a["_kind"]
     x = i[0].data if mode == b"nearest" else m.elements(i[0])
+    if mode != b"nearest" and not is_float(i[0].dtype):
+        raise NotCoveredError(f"{kind} of integers between which it takes others")
     if (
         a.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
         or a.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"

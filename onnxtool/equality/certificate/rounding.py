@@ -46,31 +46,35 @@ def rounding_of(
         deadline: of this thread's processor time; what is left then is not measured.
 
     Returns:
-        Of each kind of part the first that could be run.
+        Of each kind of part the first that could be run; of a kind that rounds coarsely for some numbers, all others
+        too, as it hangs on the numbers that they meet.
     """
-    kinds: dict[str, ModelPart] = {}
+    kinds: dict[str, list[ModelPart]] = {}
     for part in parts:
-        kinds.setdefault(part.kind, part)
-    names = sorted({n for part in kinds.values() for n in part.inputs} - set(feeds))
+        kinds.setdefault(part.kind, []).append(part)
+    found: list[PartRounding] = []
     try:
-        runs = list(_values(a, names, feeds, deadline))
+        runs = list(_values(a, [part for part, *_ in kinds.values()], feeds, deadline))
+        for first, *others in kinds.values() if runs else ():
+            found += _measured(a, b, first, runs, deadline)
+            free = rounding_inputs({n: runs[0][1][n] for n in first.inputs}, integers_divide(a)) if others else ()
+            if any(_is_coarse(r) for r in _measured(a, b, first, list(free), deadline)):
+                for part in others:
+                    found += _measured(a, b, part, list(_values(a, [part], feeds, deadline)), deadline)
     except OnnxToolError:
-        return []
-    found = []
-    for part in kinds.values():
-        if time.thread_time() > deadline:
-            break
-        try:
-            measured = _measured(a, b, part, runs, deadline)
-        except (OnnxToolError, ValueError, LookupError, TypeError, RuntimeError, NotImplementedError):
-            continue  # an operator that ONNX's implementation lacks, or has for float32 alone
-        if measured is not None:
-            found.append(measured)
+        return found
     return found
 
 
-def _values(a: onnx.ModelProto, names: Sequence[str], feeds: Feeds, deadline: float) -> Iterator[tuple[str, Feeds]]:
-    """What A has at some values, on inputs of all sizes and with numbers that are none."""
+def _is_coarse(rounding: PartRounding) -> bool:
+    return rounding.coarser > COARSER or bool(rounding.unlike)
+
+
+def _values(
+    a: onnx.ModelProto, parts: Sequence[ModelPart], feeds: Feeds, deadline: float
+) -> Iterator[tuple[str, Feeds]]:
+    """What A has where parts begin, on inputs of all sizes and with numbers that are none."""
+    names = sorted({n for part in parts for n in part.inputs} - set(feeds))
     runner = OnnxRunner.open(with_outputs(a, names), EXACT)
     for label, made in rounding_inputs(feeds, integers_divide(a)):
         if time.thread_time() > deadline:
@@ -129,6 +133,17 @@ def rounding_inputs(feeds: Feeds, careful: bool = True) -> Iterator[tuple[str, F
 
 def _measured(
     a: onnx.ModelProto, b: onnx.ModelProto, part: ModelPart, runs: Sequence[tuple[str, Feeds]], deadline: float
+) -> list[PartRounding]:
+    """How a part rounds on some inputs; nothing where it cannot be run, or the time is over."""
+    try:
+        found = _rounding(a, b, part, runs, deadline)
+    except (OnnxToolError, ValueError, LookupError, TypeError, RuntimeError, NotImplementedError):
+        return []  # an operator that ONNX's implementation lacks, or has for float32 alone
+    return [] if found is None else [found]
+
+
+def _rounding(
+    a: onnx.ModelProto, b: onnx.ModelProto, part: ModelPart, runs: Sequence[tuple[str, Feeds]], deadline: float
 ) -> PartRounding | None:
     own = {n: runs[0][1][n] for n in part.inputs}
     theirs = {n: own[name] for n, name in part.theirs.items()}
@@ -152,7 +167,7 @@ def _measured(
             if (x != y).any() and not unlike:
                 unlike = label
             continue
-        if (np.isfinite(x) != np.isfinite(y)).any() and not unlike:
+        if ((np.isfinite(x) != np.isfinite(y)) | (np.isinf(x) & (x == -y))).any() and not unlike:
             unlike = label
         if label in _SPECIAL:
             continue

@@ -254,6 +254,21 @@ BAKED = {
         lambda n: TURNED + f"y = MaxPool<kernel_shape=[3], strides=[{n // 8}]>(t)", "MaxPool"
     ),
     "a pool over a fifth": net(lambda n: TURNED + f"y = AveragePool<kernel_shape=[{n // 5}]>(t)", "AveragePool"),
+    "a pool of a third and two more": net(
+        lambda n: TURNED + f"y = MaxPool<kernel_shape=[{n // 3 + 2}], strides=[{n // 3}]>(t)", "MaxPool"
+    ),
+    "half of it, worked out in the file": net(
+        "h = Mul(c, half) e = Cast<to=7>(h) y = Slice(x, b, e, axis)", "Slice", b=i64(0), axis=AXIS,
+        half=np.float32(0.5), c=lambda n: np.float32([n]),
+    ),
+    "a tenth of all, worked out in the file": net(
+        "h = Mul(c, tenth) k = Cast<to=7>(h) v, j = TopK<axis=1>(x, k) y = ReduceMean(v, axis)", "TopK", axis=AXIS,
+        tenth=np.float32(0.1), c=lambda n: np.float32([n]),
+    ),
+    "five places, worked out in the file": net(
+        "f = Mul(five, c) i = Cast<to=7>(f) y = Gather<axis=1>(x, i)", "Gather",
+        five=np.arange(5, dtype=np.float32), c=scalar(lambda n: (n - 1) / 4),
+    ),
     "the largest of twenty parts": net("y, i = TopK<axis=1>(x, k)", "TopK", k=lambda n: i64(max(1, n // 20))),
     "an early place": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.int64(n // 16)),
     "from a twentieth on": net(
@@ -482,6 +497,10 @@ RIGHT = {
         h = Expand(zero, d) o, y = RNN<hidden_size=1>(t, w, r, , , h)""",
         one=i64(1), k=i64(1), zero=np.float32(0), w=np.float32([[[0.3, -0.7, 0.9]]]), r=np.float32([[[0.4]]]),
     ),
+    "up again to what it is joined with": net(
+        TURNED + """d = MaxPool<kernel_shape=[2], strides=[2]>(t) r = Resize<mode="linear">(d, , , z)
+        c = Concat<axis=1>(t, r) y = Neg(c)""", z=lambda n: i64(1, 3, n),
+    ),
     "a sum": net("y = ReduceSum<keepdims=0>(x, axis)", axis=AXIS),
     "a maximum": net(TURNED + "y = GlobalMaxPool(t)"),
     "a norm": net(
@@ -515,6 +534,25 @@ def test_what_has_no_length_in_it_is_right_at_every_length(tmp_path: Path, name:
     assert not mismatch(made, RIGHT[name], tmp_path)
 
 
+PICTURE = "g (float[1, 3, 32, 48] x) => (float y) { %s }"
+
+
+def test_what_is_the_same_everywhere_is_repeated_along_two_dims(tmp_path: Path) -> None:
+    nodes = "g = ReduceMean<axes=[2, 3]>(x) e = Expand(g, size) y = Concat<axis=1>(x, e)"
+    source = write(tmp_path / "m.onnx", PICTURE % nodes, {"size": i64(1, 3, 32, 48)}, opset=17)
+    assert edit(source, tmp_path / "out.onnx", ["set-shape=x:1,3,height,width"]).ok
+    x = np.random.default_rng(0).standard_normal((1, 3, 5, 7)).astype(np.float32)
+    expected = np.concatenate([x, np.broadcast_to(x.mean((2, 3), keepdims=True), x.shape)], 1)
+    assert np.allclose(OnnxRunner.open(tmp_path / "out.onnx", EXACT).run({"x": x})["y"], expected, atol=1e-6)
+
+
+def test_the_ratio_of_two_sizes_is_made_of_them(tmp_path: Path) -> None:
+    nodes = "g = ReduceMean<axes=[2, 3], keepdims=0>(x) y = Concat<axis=1>(g, aspect)"
+    source = write(tmp_path / "m.onnx", PICTURE % nodes, {"aspect": np.float32([[48 / 32]])}, opset=17)
+    with pytest.raises(VerdictError, match="not 48 / 32"):
+        edit(source, tmp_path / "out.onnx", ["set-shape=x:1,3,height,width"])
+
+
 def test_which_part_of_a_dim_that_is_cut_grows_is_an_assumption(tmp_path: Path) -> None:
     """Forty places as five windows of eight."""
     windows = net(
@@ -530,6 +568,14 @@ def test_which_part_of_a_dim_that_is_cut_grows_is_an_assumption(tmp_path: Path) 
         parts = x.reshape(1, n // 8, 8, 3)
         expected = (parts - parts.max(2, keepdims=True)).reshape(x.shape)
         assert np.array_equal(OnnxRunner.open(made, EXACT).run({"x": x})["y"], expected)
+
+
+def test_places_of_a_short_length_that_the_file_works_out_are_refused(tmp_path: Path) -> None:
+    turned = net(
+        "r = Range(last, minus, minus) y = Gather<axis=1>(x, r)", last=lambda n: np.int64(n - 1), minus=np.int64(-1)
+    )
+    with pytest.raises(VerdictError, match="Gather 'node_1'"):
+        edit(turned.save(tmp_path / "m.onnx", 12), tmp_path / "out.onnx", ["set-shape=x:1,length,3"])
 
 
 @pytest.mark.parametrize("name", BAKED)
@@ -560,4 +606,5 @@ def test_a_root_of_the_length_is_no_number_that_somebody_wrote() -> None:
 def test_a_decimal_is_one_that_the_length_makes_shorter_or_a_share_of_its_neighbours() -> None:
     """1.4 is 1 + 40 * 0.01; 0.175 is 7 / 40, which a length of 41 makes of all but one."""
     assert Lengths({40: "n"}).shorter(1.4, 1e-6) and Lengths({41: "n"}).shorter(0.175, 1e-6)
+    assert Lengths({33: "n"}).shorter(0.003125, 1e-6)  # a tenth, spread over the 32 others
     assert not Lengths({40: "n"}).shorter(0.1307, 1e-6) and not Lengths({41: "n"}).shorter(1.702, 1e-6)

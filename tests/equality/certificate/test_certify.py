@@ -619,6 +619,7 @@ THREE = "p = Exp(x) q = Sin(x) s = SequenceConstruct(x, p, q) "
     [
         (THREE + "y = SequenceAt(s, two)", "y = Sin(x)", "y = Exp(x)"),
         (THREE + "y = SequenceAt(s, last)", "y = Sin(x)", "y = Exp(x)"),
+        (THREE + "t = Identity(s) y = SequenceAt(t, two)", "y = Sin(x)", "y = Exp(x)"),
         (THREE + "t = SequenceErase(s, one) y = SequenceAt(t, one)", "y = Sin(x)", "y = Exp(x)"),
         (THREE + "t = SequenceErase(s) y = SequenceAt(t, last)", "y = Exp(x)", "y = Sin(x)"),
         (THREE + "z = Abs(x) t = SequenceInsert(s, z, one) y = SequenceAt(t, two)", "y = Exp(x)", "y = Sin(x)"),
@@ -740,6 +741,41 @@ def test_an_older_opset_may_read_an_operator_otherwise(inside: bool) -> None:
         for version in (12, 13)
     )
     assert certify(old, old).ok and certify(new, new).ok and not certify(old, new).ok
+
+
+def test_attributes_of_a_function_reach_the_graphs_of_its_nodes() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20, "d" : 1]> g (float[n] x, bool c) => (float[n] y)
+    {{ a = d.f <slope = 0.1> (x, c) y = d.f <slope = {}> (a, c) }}
+    <opset_import: ["" : 20], domain: "d"> f <slope> (x, c) => (y) {{ y = If (c) <
+    then_branch = t () => (float[n] r) {{ r = LeakyRelu <alpha = @slope> (x) }},
+    else_branch = e () => (float[n] q) {{ q = Exp (x) }}> }}"""
+    same, other = (onnx.parser.parse_model(text.format(slope)) for slope in (0.1, 0.7))
+    assert certify(same, same).ok and not certify(same, other).ok
+
+
+def test_of_functions_of_one_name_the_one_that_is_meant_counts() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20, "d" : 1]> g (float[n] x) => (float[n] y) { y = d.f(x) }
+    <opset_import: ["" : 20], domain: "d"> f (x) => (y) { y = Exp(x) }
+    <opset_import: ["" : 20], domain: "d"> f (x) => (y) { y = Neg(x) }"""
+    models = [onnx.parser.parse_model(text) for _ in range(2)]
+    for found, meant in zip(models, ("one", "other"), strict=True):
+        found.functions[0].overload, found.functions[1].overload = "one", "other"
+        found.graph.node[0].overload = meant
+    assert not certify(*models).ok and all(certify(m, m).ok for m in models)
+
+
+def test_an_old_pad_fills_with_its_own_number() -> None:
+    old = '<ir_version: 5, opset_import: ["" : 10]> g (float[n] x) => (float[m] y) {{ y = Pad<pads = [1, 1]{}>(x) }}'
+    half, other, none = (onnx.parser.parse_model(old.format(v)) for v in (", value = 0.5", ", value = 0.7", ""))
+    new = model("y = Pad(x, pads, half)", {**W, "pads": np.array([1, 1])}, "float[n] x", "float[m] y")
+    assert certify(half, new).ok
+    assert not any(found.same_function for found in (certify(half, other), certify(half, none)))
+
+
+def test_a_pole_with_another_sign_is_not_certified() -> None:
+    nodes = "n = Neg(x) a = Max(n, zero) y = Reciprocal(a)", "a = Min(x, zero) r = Reciprocal(a) y = Neg(r)"
+    a, b = (model(text, {"zero": np.float32(0)}) for text in nodes)
+    assert certify(a, b).same_function and not certify(a, b).ok
 
 
 def test_weights_beyond_what_memory_holds_are_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,6 +171,11 @@ CONSTANTS = {
     "attended": np.ones((4, 12), np.float32),
     "added": np.ones(12, np.float32),
     "angles": np.ones((2, 2), np.float32),
+    "ages": np.int32([5]),
+    "naught": np.int32(0),
+    "minus": np.float32(-1),
+    "eights": np.arange(16, dtype=np.int8).reshape(4, 4),
+    "none8": np.uint8(0),
     "packed": np.arange(8, dtype=np.uint8).reshape(1, 1, 8),
 }
 SERIES = "float[3, 2, 4] x"
@@ -318,6 +323,79 @@ OTHERS |= {
     "a scan from the end": (X4, SCAN.format(""), SCAN.format(", scan_input_directions = [1]")),
     "a scan turned round": (X4, SCAN.format(""), SCAN.format(", scan_output_directions = [1]")),
 }
+# Integers, whose results are rounded to integers or cut to their type.
+OTHERS |= {
+    "a sum of long integers": (
+        "int32[4] x, int32[4] z",
+        "s = Add(x, z) y = Cast<to = 11>(s)",
+        "a = Cast<to = 11>(x) b = Cast<to = 11>(z) y = Add(a, b)",
+    ),
+    "a comparison of long integers": (
+        "int32[4] x, int32[4] z",
+        "s = Add(x, z) y = Less(s, ages)",
+        "s = Sub(ages, z) y = Less(x, s)",
+    ),
+    "the largest of long integers": (
+        "int32[4] x, int32[4] z",
+        "a = Add(x, ages) b = Add(z, ages) y = Max(a, b)",
+        "a = Max(x, z) y = Add(a, ages)",
+    ),
+    "a root of squares of integers": (
+        "int32[2, 4] x",
+        "r = ReduceL2(x, axes) y = Cast<to = 11>(r)",
+        "d = Cast<to = 11>(x) y = ReduceL2(d, axes)",
+    ),
+    "a reciprocal of integers": (
+        "int32[4] x",
+        "r = Pow(x, minus) y = Cast<to = 11>(r)",
+        "d = Cast<to = 11>(x) y = Reciprocal(d)",
+    ),
+    "pixels that are integers": (
+        "uint8[1, 4, 6, 5] x",
+        'r = Resize<mode = "linear">(x, , , sizes) y = Cast<to = 1>(r)',
+        'f = Cast<to = 1>(x) y = Resize<mode = "linear">(f, , , sizes)',
+    ),
+    "bits of another width": (
+        "uint8[4] x",
+        "b = BitwiseNot(x) y = Cast<to = 6>(b)",
+        "w = Cast<to = 6>(x) y = BitwiseNot(w)",
+    ),
+    "bits shifted out": (
+        "uint8[4] x",
+        'b = BitShift<direction = "LEFT">(x, low) y = Cast<to = 12>(b)',
+        'w = Cast<to = 12>(x) l = Cast<to = 12>(low) y = BitShift<direction = "LEFT">(w, l)',
+    ),
+    "an integer type that saturates elsewhere": (
+        "uint8[4, 4] x",
+        "q = QLinearMatMul(x, step, low, eights, step, signed, step, signed) y = Cast<to = 6>(q)",
+        "q = QLinearMatMul(x, step, low, eights, step, signed, step, none8) y = Cast<to = 6>(q)",
+    ),
+}
+# The same function in another form.
+ALIKE = {
+    "an integer through a wider type": ("int8[4] x", "w = Cast<to = 6>(x) y = Cast<to = 1>(w)", "y = Cast<to = 1>(x)"),
+    "a long integer rounded": ("int32[4] x", "w = Cast<to = 7>(x) y = Cast<to = 1>(w)", "y = Cast<to = 1>(x)"),
+    "bits in a wider type": (
+        "uint8[4] x, uint8[4] z",
+        "b = BitwiseAnd(x, z) y = Cast<to = 6>(b)",
+        "v = Cast<to = 6>(x) w = Cast<to = 6>(z) y = BitwiseAnd(v, w)",
+    ),
+    "nothing added to what is compared": (
+        "int32[4] x, int32[4] z",
+        "s = Sub(x, naught) y = Less(s, z)",
+        "y = Less(x, z)",
+    ),
+    "half of a spectrum": (
+        "float[4, 4, 1] x",
+        "y = DFT<onesided = 1>(x)",
+        "f = DFT(x) y = Slice(f, zero, three, axes)",
+    ),
+    "a pooled sum": (
+        "float[1, 2, 6] x",
+        "y = LpPool<kernel_shape = [2], p = 1>(x)",
+        "a = Abs(x) m = AveragePool<kernel_shape = [2]>(a) y = Add(m, m)",
+    ),
+}
 # Forms without a formula, each beside the operator's usual form: an uninterpreted function, and another one.
 UNUSUAL = {
     "places of a pool": (
@@ -413,6 +491,12 @@ def of_all(nodes: str, inputs: str) -> tuple[tuple[int, ...], bytes]:
 def test_another_attribute_or_operand_is_another_function(name: str) -> None:
     inputs, nodes, others = {**OTHERS, **UNUSUAL}[name]
     assert of_all(nodes, inputs) == of_all(nodes, inputs) != of_all(others, inputs)
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_another_form_is_the_same_function(name: str) -> None:
+    inputs, nodes, others = ALIKE[name]
+    assert of_all(nodes, inputs) == of_all(others, inputs)
 
 
 def test_a_pool_is_the_same_with_its_places_and_without() -> None:

@@ -109,3 +109,16 @@ def test_nan_is_given_to_no_model_that_may_divide_integers_made_of_it() -> None:
 def test_a_long_part_is_told_in_a_few_words() -> None:
     told = str(PartRounding("y", "Add " * 20, "LSTM", 1.0, 1.0))
     assert told == f"'y' ({'Add ' * 8}and 12 more against LSTM)"
+
+
+def test_each_part_is_measured_of_a_kind_that_is_coarse_for_some_numbers() -> None:
+    """2 sigmoid(2x) - 1 for tanh(x): nothing is lost where x is beside 100, 5 % where it is small."""
+    far = "hundred = Constant<value_float = 100.0>() far = Add(x, hundred) "
+    fine = far + "h = Tanh(far) t = Tanh({near}) y = Add(h, t)"
+    tanh = "{0}d = Mul({1}, two) {0}s = Sigmoid({0}d) {0}m = Mul({0}s, two) {0} = Sub({0}m, one) "
+    coarse = far + tanh.format("h", "far") + tanh.format("t", "{near}") + "y = Add(h, t)"
+    fine, coarse = (text.replace("y = Add(h, t)", "y = Concat<axis = 1>(h, t)") for text in (fine, coarse))
+    found = certify(model(fine.format(near="x")), model(coarse.format(near="x")))
+    assert found.same_function and not found.ok and found.coarser > COARSER
+    both = (model(text.replace("{near}", "far")) for text in (fine, coarse))
+    assert certify(*both).ok
