@@ -65,18 +65,26 @@ def _leads(right: np.ndarray, actual: np.ndarray, worth: Callable[[np.ndarray], 
 def _margins(leads: Sequence[_Leads], are_likely: bool) -> tuple[list[np.ndarray], float, float]:
     """By how much the first leads the second in each sample, the noise of that, and what one of it is worth at most.
 
-    Noise of probabilities is least where one is sure, and that of their logarithms is alike everywhere; but not of
-    those that were rounded themselves, or have noise added, which leaves some that are not above zero.
+    Noise in front of a Softmax is alike in the logarithms of probabilities, noise behind it in these themselves: it is
+    measured where those that are sure have it as the others. Of probabilities it is that of the unsure ones.
     """
     pairs = [(lead.right, lead.actual) for lead in leads]
-    logarithms = are_likely and all((b[a > _LEAST_CHANCE] > 0).all() for a, b in pairs)
-    if logarithms:
-        pairs = [(np.log(np.maximum(a, _LEAST_CHANCE)), np.log(np.maximum(b, _LEAST_CHANCE))) for a, b in pairs]
+    if not are_likely:
+        margins, unsure, sure = _noise(pairs)
+        return margins, float(np.sqrt(np.mean([unsure**2, sure**2]))), _WORTH_OF_LOGITS
+    logarithms = [tuple(np.log(np.maximum(v, _LEAST_CHANCE)) for v in pair) for pair in pairs]
+    found = [(*_noise(pairs), 1.0), (*_noise(logarithms), _WORTH_OF_LOGITS)]
+    margins, unsure, _, worth = min(found, key=lambda f: abs(np.log(max(f[1], 1e-30) / max(f[2], 1e-30))))
+    return margins, unsure, worth
+
+
+def _noise(pairs: Sequence[tuple[np.ndarray, ...]]) -> tuple[list[np.ndarray], float, float]:
+    """Margins, and the root mean square of what they are off by, of the smaller half and of the larger half of them."""
     margins = [a[0] - a[1] for a, _ in pairs]
-    off, margin = np.concatenate([b[0] - b[1] - (a[0] - a[1]) for a, b in pairs]), np.concatenate(margins)
-    unsure = are_likely and not logarithms
-    noise = np.sqrt(np.mean(np.square(off[margin <= np.median(margin)] if unsure else off)))
-    return margins, float(noise), 1.0 if unsure else _WORTH_OF_LOGITS
+    off = np.concatenate([b[0] - b[1] - m for m, (_, b) in zip(margins, pairs, strict=True)])
+    halves = np.array_split(np.square(off[np.argsort(np.concatenate(margins), kind="stable")]), 2)
+    small, large = (float(np.sqrt(np.mean(half))) if half.size else 0.0 for half in halves)
+    return margins, small, large if halves[1].size else small
 
 
 def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
