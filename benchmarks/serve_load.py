@@ -240,7 +240,7 @@ def workers_of(pid: int) -> list[int]:
         below |= {child for child, parent in parents.items() if parent in below}
     for child in sorted(below - {pid}):
         try:
-            if any(m in Path(f"/proc/{child}/cmdline").read_bytes() for m in (b"worker.child", b"text_process")):
+            if Path(f"/proc/{child}/comm").read_text() == "onnxtool model\n":
                 found.append(child)
         except OSError:
             continue

@@ -6,7 +6,6 @@ Run as `python -m onnxtool.generation.bench`, it measures one of them: a JSON re
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from onnxtool.runtime.cpu import model_name, usable_cores
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.load_cost import peak_bytes
+from onnxtool.runtime.worker.tasks import module_command, module_environment
 
 _ROUNDS = 6
 _TIMED_STEPS = 6
@@ -115,13 +115,13 @@ def _measured(path: Path, threads: int | None, contexts: Sequence[int], batches:
     request = {"path": str(path), "threads": threads, "contexts": list(contexts), "batches": list(batches)}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "onnxtool.generation.bench"],
+            module_command("onnxtool.generation.bench"),
             input=json.dumps(request),
             capture_output=True,
             text=True,
             timeout=_LIMIT,
             check=False,
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"},
+            env={**module_environment(), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"},
         )
         if done.returncode == 0:
             answer = json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""A bundle as a model whose run is a text: `python -m onnxtool.generation.text_process` is the process of one."""
+"""A bundle as a model whose run is a text; `main` is what its process runs."""
 
 from __future__ import annotations
 
@@ -86,5 +86,10 @@ def text_bytes(bundle: Bundle) -> int:
     return native_limits(bytes_beside(Path(bundle.folder)))[1] + bundle.context * per_token
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Hold a bundle."""
     serve_runs(open_texts)
+
+
+if __name__ == "__main__":
+    main()

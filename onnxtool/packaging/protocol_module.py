@@ -11,22 +11,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from onnxtool.generation import generate, openai_api, sampling
-from onnxtool.runtime.protocol_v2 import tensors, uploads
+from onnxtool.runtime.protocol_v2 import fast_json, tensors, uploads
 
 _HEAD = '''"""Tensors in the Open Inference Protocol V2 and in plain JSON; no value is rounded, no size is believed."""
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
 import numpy as np
-import orjson as fast_json
 
 
 class InputError(Exception):
@@ -47,6 +48,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -70,16 +72,14 @@ def write_protocol(folder: Path, names: Sequence[str]) -> None:
         folder: where.
         names: of functions and constants of the protocol that are needed; what they use comes along.
     """
-    text = inspect.getsource(uploads) + inspect.getsource(tensors).replace(
-        '    "BF16": np.dtype(ml_dtypes.bfloat16),\n', ""
-    )  # needs a package
-    _write(folder, _HEAD, text, names)
+    text = "".join(map(inspect.getsource, (uploads, fast_json, tensors)))
+    _write(folder, _HEAD, text.replace('    "BF16": np.dtype(ml_dtypes.bfloat16),\n', ""), names)  # needs a package
 
 
 def write_chat_protocol(folder: Path) -> None:
     """Write protocol.py for texts: how requests are read, answers written and texts ended."""
-    text = "".join(map(inspect.getsource, (sampling, generate, openai_api)))
-    reads = ("RequestError", "verify_options", "verify_room", "read_prompt", "read_messages", "read_request")
+    text = "".join(map(inspect.getsource, (fast_json, sampling, generate, openai_api)))
+    reads = ("loads", "RequestError", "verify_options", "verify_room", "read_prompt", "read_messages", "read_request")
     _write(folder, _CHAT_HEAD, text, (*reads, "ChatWriter", "TextStream"))
 
 

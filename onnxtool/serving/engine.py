@@ -83,6 +83,10 @@ class Engine:
         self._tasks = set[asyncio.Task[None]]()  # the loop itself holds them weakly
         self._requests = {result: metrics.model_request.labels(*labels, result) for result in ("success", "fail")}
         self._inference = metrics.inference.labels(*labels)
+        self._compute, self._executions = metrics.compute.labels(*labels), metrics.executions.labels(*labels)
+        self._rows, self._last = metrics.inferences.labels(*labels), metrics.last_inference.labels(*labels)
+        specs = (*model.inputs, *model.outputs)
+        self._batched = all(s.shape and not isinstance(s.shape[0], int) for s in specs)  # as Triton tells it of a file
         self._queued = metrics.queue.labels(*labels)
         self._batch = metrics.batch.labels(*labels)
         self._length = metrics.waiting.labels(*labels)
@@ -124,6 +128,7 @@ class Engine:
         shapes = tuple((name, a.shape[1:]) for name, a in feeds.items()) if self.max_batch > 1 else ()
         job = _EngineJob(feeds, rows, shapes, asyncio.get_running_loop().create_future(), seconds, show)
         self._waiting.append(job)
+        self._last.set_to_current_time()
         if when_gone is not None:
             when_gone(job.answer.cancel)
         self._next()
@@ -131,6 +136,7 @@ class Engine:
         try:
             found = await asyncio.wait_for(job.answer, waited)
             result = "success"
+            self._rows.inc(max(1, rows) if self._batched else 1)
             return found
         except TimeoutError:
             raise HttpError(504, "timeout", f"no answer within {waited:g} s.") from None
@@ -224,8 +230,11 @@ class Engine:
             elif not jobs[0].answer.done():
                 jobs[0].answer.set_exception(error)
         else:
+            self._executions.inc()
+            seconds = time.perf_counter() - began
             for job, result in zip(jobs, results, strict=True):
                 if not job.answer.done():
+                    self._compute.observe(seconds)
                     job.answer.set_result(result)
 
     def _call(self, jobs: list[_EngineJob], cancellation: Cancellation) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ _PARAMETERS = "map parameters"
 _TENSOR = f"string name; string datatype; repeated int64 shape; {_PARAMETERS}; InferTensorContents contents"
 _MODEL = "string name; string version"
 _CONTROL = f"string repository_name; string model_name; {_PARAMETERS}"
-_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer")
+_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit")
 # Fields are numbered in their order. Those of a oneof are told apart by which of them is there.
 _MESSAGES: Mapping[str, str] = {
     "InferParameter": "oneof bool bool_param; oneof int64 int64_param; oneof string string_param; "

@@ -162,7 +162,8 @@ class InferenceRoutes:
         body = await request.body()
         size = len(body) if length is None else min(length, len(body))
         request.limit_json(size)
-        asked = await beside(len(body) if _TEXTS.search(body, 0, size) else size, decode_request, body, length)
+        read = partial(decode_request, aligned=False)
+        asked = await beside(len(body) if _TEXTS.search(body, 0, size) else size, read, body, length)
         parts, json_length = await self.infer(served, asked, request.when_gone)
         if not json_length:
             return Answer(parts)

@@ -86,12 +86,22 @@ class Served:
         return {**names, "max_batch_size": 0, **ends, "instance_group": [group]}
 
     def statistics(self, metrics: Metrics) -> dict[str, Any]:
-        """As Triton's extension has it. Source: Triton's extension_statistics.md."""
-        model = {"model": self.target.name, "version": self.target.version}
+        """As Triton's extension has it: a count of 0 is of what is not measured here.
+
+        Source: Triton's extension_statistics.md.
+        """
+        model = self.target.labels
         found = {result: metrics.total("model_request", **model, result=result) for result in ("success", "fail")}
-        found |= {"queue": metrics.total("queue", **model), "compute_infer": metrics.total("inference", **model)}
-        runs = {"inference_count": found["success"]["count"], "execution_count": found["compute_infer"]["count"]}
-        return {"name": self.target.name, "version": self.target.version, **runs, "inference_stats": found}
+        found |= {"queue": metrics.total("queue", **model), "compute_infer": metrics.total("compute", **model)}
+        found |= {name: {"count": 0, "ns": 0} for name in ("compute_input", "compute_output", "cache_hit")}
+        return {
+            "name": self.target.name,
+            "version": self.target.version,
+            "last_inference": round(1e3 * metrics.value("last_inference_timestamp_seconds", **model)),
+            "inference_count": int(metrics.value("inferences_total", **model)),
+            "execution_count": int(metrics.value("executions_total", **model)),
+            "inference_stats": found,
+        }
 
 
 @dataclass(eq=False)
@@ -208,8 +218,11 @@ class Repository:
             slot.served = None
 
     def statistics(self, name: str | None = None, version: str | None = None) -> list[dict[str, Any]]:
-        """Those of one model, or of all; errors as of `use`."""
-        return [s.statistics(self._metrics) for s in ([self.find(name, version)] if name else self.all())]
+        """Those of one version, of all versions of a model, or of all models; errors as of `use`."""
+        if name is not None:
+            self.find(name, version)
+        wanted = [s for s in self.all() if name in (None, s.target.name) and version in (None, s.target.version)]
+        return [s.statistics(self._metrics) for s in wanted]
 
     def index(self, *, ready: bool) -> list[dict[str, str]]:
         """Every model that was named, or those that are ready, as Triton's extension has it.
@@ -284,8 +297,9 @@ class Repository:
             (name,) = names
         found = {served.target.version: served for served in there if served.target.name == name}
         if not found:
-            told = "several models" if name is None and names else f"no model {str(name)[:100]!r}"
-            raise HttpError(404, "unknown_model", f"{told} here; there is {', '.join(names)}.", param="model")
+            told = "several models here" if name is None else f"no model {name[:100]!r} here"
+            told = f"{told}; there is {', '.join(names)}." if names else "no model is served now."
+            raise HttpError(404, "unknown_model", told, param="model")
         if version is None:
             return found[_ordered(found)[-1]]
         if version not in found:

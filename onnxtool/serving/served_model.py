@@ -146,7 +146,8 @@ class LocalModel:
         """The session ends with its last run."""
 
     def _call(self, feeds: Feeds, options: ort.RunOptions, _: Show) -> dict[str, Any]:
-        return self._runner.run_unchecked(feeds, options)
+        # Tensors may lie anywhere in the body of a request.
+        return self._runner.run_unchecked({n: np.require(a, requirements="A") for n, a in feeds.items()}, options)
 
 
 class LocalTexts(LocalModel):
@@ -238,27 +239,35 @@ class WorkerPool:
         loop = asyncio.get_running_loop()
         outputs: asyncio.Future[dict[str, Any]] = loop.create_future()
 
-        def finish() -> None:
-            if place >= 0:
-                loop.remove_reader(place)
+        def finish() -> dict[str, Any]:
+            with self._held(worker, feeds, cancellation):
+                found = worker.finish()
+            self._forgive(feeds)
+            return found
+
+        def settle(result: Callable[[], dict[str, Any]]) -> None:
             try:
-                with self._held(worker, feeds, cancellation):
-                    found = worker.finish()
+                outputs.set_result(result())
             except Exception as error:
                 outputs.set_exception(error)
+
+        def ended() -> None:  # on a thread: others do not wait until it is known how
+            loop.run_in_executor(None, finish).add_done_callback(lambda done: settle(done.result))
+
+        def ready(place: int) -> None:
+            loop.remove_reader(place)
+            if worker.has_answered():
+                settle(finish)
             else:
-                self._forgive(feeds)
-                outputs.set_result(found)
+                ended()
 
         cancellation.begin(worker.interrupt)
         try:
             worker.begin(feeds, self._seconds)
         except OnnxToolError:
-            place = -1
-            loop.call_soon(finish)  # says how it has ended
+            ended()  # says why
         else:
-            place = worker.fileno()
-            loop.add_reader(place, finish)
+            loop.add_reader(worker.fileno(), ready, worker.fileno())
         return outputs
 
     def _take(self, seconds: float) -> Worker:

@@ -86,7 +86,7 @@ class Metrics:
 
     def __init__(self) -> None:
         with needs_extra("serve", "prometheus-client", "serve"):
-            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
         model = ("model", "version")
@@ -110,6 +110,15 @@ class Metrics:
         self.queue = Histogram(
             "onnxtool_queue_duration_seconds", "Waiting for a run to begin.", model, buckets=_SECONDS, **own
         )
+        self.compute = Summary(
+            "onnxtool_compute_duration_seconds", "The run that has answered a request.", model, **own
+        )
+        self.executions = Counter("onnxtool_executions", "Runs that gave answers.", model, **own)
+        told = "Rows of answered requests; requests, where the first dim of the model is no batch."
+        self.inferences = Counter("onnxtool_inferences", told, model, **own)
+        self.last_inference = Gauge(
+            "onnxtool_last_inference_timestamp_seconds", "When the last request has come.", model, **own
+        )
         self.batch = Histogram("onnxtool_batch_size", "Requests in one run.", model, buckets=_SIZES, **own)
         self.waiting = Gauge("onnxtool_queue_length", "Requests that wait for a run.", model, **own)
         self.in_flight = Gauge("onnxtool_requests_in_flight", "Requests that have no answer yet.", **own)
@@ -118,12 +127,13 @@ class Metrics:
         self.deaths = Counter("onnxtool_worker_deaths", "Processes of a model that ended in a run.", model, **own)
         self.ready = Gauge("onnxtool_ready", "1 when the server takes requests.", **own)
 
+    def value(self, name: str, **labels: str) -> float:
+        """One of them; 0 before it was first set."""
+        return self.registry.get_sample_value(f"onnxtool_{name}", labels) or 0.0
+
     def total(self, name: str, **labels: str) -> dict[str, int]:
         """How often something was timed, and its nanoseconds, as Triton's statistics have it."""
-        count, seconds = (
-            self.registry.get_sample_value(f"onnxtool_{name}_duration_seconds_{part}", labels) or 0.0
-            for part in ("count", "sum")
-        )
+        count, seconds = (self.value(f"{name}_duration_seconds_{part}", **labels) for part in ("count", "sum"))
         return {"count": int(count), "ns": round(1e9 * seconds)}
 
     def text(self) -> bytes:

@@ -90,12 +90,9 @@ class Running:
 def children(pid: int) -> list[int]:
     """The processes of models below a command, which is a process that watches another."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in Path("/proc").glob("[0-9]*/comm"):
         try:
-            command = entry.read_bytes()
-            if any(module in command for module in (b"runtime.worker.child", b"text_process")) and pid in ancestors(
-                int(entry.parent.name)
-            ):
+            if entry.read_text(encoding="utf-8") == "onnxtool model\n" and pid in ancestors(int(entry.parent.name)):
                 found.append(int(entry.parent.name))
         except OSError:
             continue

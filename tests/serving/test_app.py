@@ -95,7 +95,7 @@ def test_many_texts_and_much_json_are_read_beside_other_requests(
 ) -> None:
     threads = list[str]()
 
-    def read(*_: object) -> None:
+    def read(*_: object, **__: object) -> None:
         threads.append(threading.current_thread().name)
         raise InputError("read")
 

@@ -160,11 +160,11 @@ def test_models_are_loaded_unloaded_and_counted(client: Client) -> None:
     array = np.array([1.5, -2, 6, 3], ml_dtypes.bfloat16)
     asked = {"model_name": "b", "inputs": [{"name": "x", "datatype": "BF16", "shape": [4]}]}
     whole = asked | {"raw_input_contents": [array.tobytes()]}
-    before = client.call("ModelStatistics", name="b").model_stats[0].inference_count
+    before = client.call("ModelStatistics", name="b").model_stats[0]
     client.call("ModelInfer", **whole)
     counted = client.call("ModelStatistics", name="b").model_stats[0]
-    assert (counted.name, counted.version, counted.inference_count) == ("b", "1", before + 1)
-    assert counted.inference_stats.success.count == before + 1 and counted.inference_stats.compute_infer.ns > 0
+    assert (counted.name, counted.version, counted.inference_count) == ("b", "1", before.inference_count + 4)
+    assert counted.execution_count == before.execution_count + 1 and counted.inference_stats.compute_infer.ns > 0
     assert [s.name for s in client.call("ModelStatistics").model_stats] == [
         m.name for m in client.call("RepositoryIndex", ready=True).models
     ]

@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 import threading
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -96,14 +97,19 @@ def test_configuration_and_statistics_are_in_the_form_of_triton(server: Running)
 
     def counts() -> dict[str, int]:
         (told,) = server.client().get("/v2/models/digits/versions/1/stats")["model_stats"]
-        return {name: part["count"] for name, part in told["inference_stats"].items()}
+        counted = {name: told[name] for name in ("inference_count", "execution_count", "last_inference")}
+        return counted | {name: part["count"] for name, part in told["inference_stats"].items()}
 
-    before = counts()
-    for shape in ((1, 1, 8, 8), (2, 1, 8, 8)):
+    before, began = counts(), 1e3 * time.time()
+    for shape in ((1, 1, 8, 8), (64, 1, 8, 8)):
         server.runner("digits/versions/1").run({"image": np.zeros(shape, np.float32)})
-    assert counts() == {name: count + (name != "fail") * 2 for name, count in before.items()}
+    now = counts()
+    assert abs(now.pop("last_inference") - began) < 60_000
+    two = {"inference_count": 65, **dict.fromkeys(("execution_count", "success", "queue", "compute_infer"), 2)}
+    assert now == {name: before[name] + two.get(name, 0) for name in now}
     every = server.client().get("/v2/models/stats")["model_stats"]
-    assert server.client().get("/v2/models/digits/versions/1/stats")["model_stats"][0] in every and len(every) > 1
+    versions = server.client().get("/v2/models/digits/stats")["model_stats"]
+    assert versions == every and [told["version"] for told in versions] == ["1", "10"]
 
 
 def test_models_are_unloaded_and_loaded_by_request(server: Running, fixtures: Path) -> None:
@@ -123,7 +129,11 @@ def test_models_are_unloaded_and_loaded_by_request(server: Running, fixtures: Pa
         assert ask("models/a/unload", parameters={"unload_dependents": False}) == (200, {})
         assert states() == {"a": "UNAVAILABLE", "b": "READY"}
     assert [entry["name"] for entry in ask("index", ready=True)[1]] == ["b"]
-    assert running.client().request("GET", "/v2/models/a")[0] == 404
+    status, _, told = running.client().request("GET", "/v2/models/a")
+    assert status == 404 and b"no model 'a' here; there is b." in told
+    assert ask("models/b/unload") == (200, {})
+    assert running.client().request("POST", "/predict")[::2] == (404, b'{"error":"no model is served now."}')
+    assert ask("models/b/load") == (200, {})
     assert ask("models/c/load")[0] == 404 and ask("models/a/load", parameters={"config": "{}"})[0] == 400
     for _ in range(2):
         assert ask("models/a/load") == (200, {})

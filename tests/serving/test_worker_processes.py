@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -24,8 +25,10 @@ from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.worker.errors import WorkerDiedError
+from onnxtool.runtime.worker.worker import Worker
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.served_model import WorkerPool
+from onnxtool.serving.served_model import Cancellation, WorkerPool
 from tests.runtime.test_empty_inputs import recurrent
 from tests.serving.conftest import Running, children
 
@@ -166,6 +169,33 @@ def test_a_pool_that_is_closed_keeps_nobody_waiting(tmp_path: Path, relu_proto: 
                 run.result()
 
 
+def test_nobody_waits_until_it_is_known_how_a_process_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that serves all clients does not wait for it."""
+    onnx.save(parser.parse_model(HEAD + MODELS["divide"]), tmp_path / "m.onnx")
+    pool = WorkerPool(tmp_path / "m.onnx", SessionOptions(threads=1), 1, 60.0, lambda _: None)
+    finish, waited = Worker.finish, list[str]()
+
+    def seen(worker: Worker) -> dict[str, object]:
+        waited.append(threading.current_thread().name)
+        return finish(worker)
+
+    async def ask(b: int) -> list[int]:
+        run = pool.begin({"a": ints(-(2**31)), "b": ints(b)}, Cancellation())
+        assert run is not None
+        return (await run)["y"].tolist()  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Worker, "finish", seen)
+    try:
+        assert asyncio.run(ask(2)) == [-(2**30)]
+        with pytest.raises(WorkerDiedError, match="SIGFPE"):
+            asyncio.run(ask(-1))
+    finally:
+        pool.close()
+    assert waited[0] == "MainThread" != waited[1]
+
+
 def weights_outside(path: Path, value: float) -> Path:
     """x[n, 4096] -> x * value, the weights in external data."""
     weight = numpy_helper.from_array(np.full(4096, value, np.float32), "w")
@@ -283,9 +313,10 @@ def test_a_server_that_was_killed_leaves_no_copies_behind_the_next_one(
         return set(tmp_path.glob("onnxtool-serve-*"))
 
     lost = Running(tmp_path / "m.onnx", "--reload", "off")
-    for child in children(lost.process.pid):
-        serving = int(Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-    os.kill(serving, signal.SIGKILL)
+    (process,) = children(lost.process.pid)
+    for _ in range(2):  # of the model; what has forked it; the server
+        process = int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    os.kill(process, signal.SIGKILL)
     lost.stop()
     (left,) = copies()
     first = Running(tmp_path / "m.onnx", "--reload", "off")

@@ -25,7 +25,7 @@ PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "
 
 _PROTOCOL = (
     *("HEADER_LENGTH", "decode_request", "element_type", "encode_response", "runtime_datatype"),
-    *("check_shared_dims", "decode_plain", "form_file", "from_lists", "to_lists"),
+    *("check_shared_dims", "decode_plain", "form_file", "from_lists", "to_lists", "dumps", "loads"),
 )
 
 

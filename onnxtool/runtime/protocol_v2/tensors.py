@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.protocol_v2 import fast_json
+from onnxtool.runtime.protocol_v2.fast_json import dumps, loads
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 BYTES = "BYTES"
@@ -127,7 +127,7 @@ def load_json(text: bytes | memoryview) -> dict[str, Any]:
         InputError: not JSON, nested too deeply, or no object.
     """
     try:
-        found = fast_json.loads(bytes(text))
+        found = loads(bytes(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
     if not isinstance(found, dict):
@@ -135,20 +135,21 @@ def load_json(text: bytes | memoryview) -> dict[str, Any]:
     return found
 
 
-def decode_request(body: bytes, header_length: int | None) -> InferRequest:
+def decode_request(body: bytes, header_length: int | None, *, aligned: bool = True) -> InferRequest:
     """Read the body of an infer request. No size in it is believed: each is held against the bytes that are there.
 
     Args:
         body: the whole body.
         header_length: of the JSON part, in bytes; None when all of it is JSON.
+        aligned: copy arrays that lie in the body where native code may not read them; False for who copies all.
 
     Raises:
         InputError: malformed, or sizes that do not fit together.
     """
-    return decode_header(*_split(body, header_length))
+    return decode_header(*_split(body, header_length), aligned=aligned)
 
 
-def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
+def decode_header(header: Mapping[str, Any], raw: memoryview, *, aligned: bool = True) -> InferRequest:
     """Read a request from its JSON part and the bytes behind it; errors as of `decode_request`."""
     parameters = _parameters(_only(header, "the request", "id", "inputs", "outputs"), "binary_data_output", "timeout")
     entries = header.get("inputs")
@@ -157,7 +158,7 @@ def decode_header(header: Mapping[str, Any], raw: memoryview) -> InferRequest:
     for entry in entries:
         if isinstance(entry, dict):  # else it is told by what reads it
             _parameters(_only(entry, "an input", "name", "datatype", "shape", "data"), "binary_data_size")
-    feeds = _decode_tensors(entries, raw, "inputs")
+    feeds = _decode_tensors(entries, raw, "inputs", aligned)
     outputs, classes = {}, {}
     asked = [] if header.get("outputs") is None else header["outputs"]
     binary = _is_binary(parameters, "binary_data_output", False)
@@ -260,7 +261,7 @@ def decode_response(body: bytes, header_length: int | None) -> dict[str, np.ndar
     entries = header.get("outputs")
     if not isinstance(entries, list):
         raise InputError("the response has no list 'outputs'.")
-    return _decode_tensors(entries, raw, "outputs")
+    return _decode_tensors(entries, raw, "outputs", aligned=True)
 
 
 def encode_request(feeds: Mapping[str, np.ndarray], *, binary: bool = True) -> tuple[list[bytes | memoryview], int]:
@@ -429,7 +430,7 @@ def _is_binary(parameters: Mapping[str, Any], name: str, usual: bool) -> bool:
     return found
 
 
-def _decode_tensors(entries: Sequence[Any], raw: memoryview, where: str) -> dict[str, np.ndarray]:
+def _decode_tensors(entries: Sequence[Any], raw: memoryview, where: str, aligned: bool) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     used = 0
     for entry in entries:
@@ -444,7 +445,8 @@ def _decode_tensors(entries: Sequence[Any], raw: memoryview, where: str) -> dict
             raise InputError(f"{name!r} has both 'data' and a binary_data_size.")
         if type(size) is not int or not 0 <= size <= len(raw) - used:
             raise InputError(f"{name!r}: binary_data_size is {str(size)[:40]}, {len(raw) - used} bytes are left.")
-        found[name] = _from_bytes(name, raw[used : used + size], dtype, shape)
+        array = _from_bytes(name, raw[used : used + size], dtype, shape)
+        found[name] = np.require(array, requirements="A") if aligned else array
         used += size
     if used != len(raw):
         raise InputError(f"{len(raw) - used} bytes after the tensors belong to none of them.")
@@ -484,8 +486,7 @@ def _from_bytes(name: str, data: memoryview, dtype: np.dtype | str, shape: tuple
         )
     if dtype.kind == "b" and len(data) and int(np.frombuffer(data, np.uint8).max()) > 1:
         raise InputError(f"{name!r}: a BOOL must be a byte 0 or 1.")
-    array = np.frombuffer(data, dtype).reshape(shape)
-    return array if array.flags.aligned else array.copy()
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _texts(name: str, data: memoryview, count: int) -> np.ndarray:
@@ -531,7 +532,7 @@ def _encode(
         else:
             entry["data"] = to_lists(name, array.reshape(-1))
         entries.append(entry)
-    text_head = fast_json.dumps({**head, key: entries})
+    text_head = dumps({**head, key: entries})
     return [text_head, *parts], len(text_head)
 
 

@@ -19,6 +19,7 @@ from onnxtool.report.doctor import ProviderInfo
 from onnxtool.runtime.providers.known import CRASH_SETTINGS, PACKAGES
 from onnxtool.runtime.providers.resolve import device_label, installed_plugins
 from onnxtool.runtime.providers.spec import short_name
+from onnxtool.runtime.worker.tasks import module_command, module_environment
 from onnxtool.runtime.worker.watchdog import signal_name
 
 
@@ -52,7 +53,7 @@ def _plugin(module: str, short: str, version: str) -> ProviderInfo:
 
 
 State = Literal["runs", "no device", "crashes", "failed"]
-_COMMAND = (sys.executable, "-m", "onnxtool.runtime.providers.trial")
+_COMMAND = tuple(module_command("onnxtool.runtime.providers.trial"))
 _PATIENCE = 300.0  # seconds; a plugin for a GPU may compile for one
 _ILLEGAL_INSTRUCTION = -4  # SIGILL, as subprocess has it
 
@@ -112,7 +113,7 @@ def _ask(module: str, provider: str, environment: Mapping[str, str]) -> tuple[in
             capture_output=True,
             timeout=_PATIENCE,
             check=False,
-            env={**environment, "PYTHONWARNINGS": "ignore"},
+            env={**environment, "PYTHONWARNINGS": "ignore", "PYTHONPATH": module_environment()["PYTHONPATH"]},
         )
     except subprocess.TimeoutExpired:
         return None, {}

@@ -22,6 +22,7 @@ import numpy as np
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.report.measurement.bench import LoadCost
 from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.tasks import module_command, module_environment
 
 _REPEATS = 5
 _RUNS = 3
@@ -47,12 +48,12 @@ def load_cost(
     request = pickle.dumps((str(model), dict(feeds), replace(options, spinning="always")))
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "onnxtool.runtime.timing.load_cost"],
+            module_command("onnxtool.runtime.timing.load_cost"),
             input=request,
             capture_output=True,
             timeout=limit,
             check=False,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            env=module_environment(),
         )
     except subprocess.TimeoutExpired as error:
         raise ResourceError(f"{model}: loading it took longer than {limit:.0f} s.") from error

@@ -22,6 +22,7 @@ _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 64
 # A region keeps so much memory between two messages.
 _KEPT = 64 << 20
+_PIECE = 64 << 10  # of a message that is read at a time
 
 
 class Region:
@@ -35,27 +36,29 @@ class Region:
         self.descriptor = _anonymous_file() if descriptor is None else descriptor
         self.used = 0  # by the message that is written
         self._view: mmap.mmap | None = None
+        self._bytes = np.empty(0, np.uint8)  # of the view
 
     def put(self, array: np.ndarray) -> int:
         """Put numbers in, behind those of the same message; gives their place in bytes."""
         place = self.used
         self.used += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-        if os.fstat(self.descriptor).st_size < self.used:
+        if self._bytes.size < self.used and os.fstat(self.descriptor).st_size < self.used:
             os.ftruncate(self.descriptor, self.used)
-        np.frombuffer(self.part(place, array.nbytes), array.dtype).reshape(array.shape)[...] = array
+        self.part(place, array.nbytes).view(array.dtype).reshape(array.shape)[...] = array
         return place
 
-    def part(self, place: int, size: int) -> memoryview:
+    def part(self, place: int, size: int) -> np.ndarray:
         """Bytes of the region.
 
         Raises:
             ValueError: it ends before them.
         """
-        if self._view is None or len(self._view) < place + size:
+        if self._bytes.size < place + size:
             self._view = mmap.mmap(self.descriptor, 0)  # parts of the old view, which is smaller, keep it alive
-        if place + size > len(self._view):
+            self._bytes = np.frombuffer(self._view, np.uint8)
+        if not 0 <= place <= place + size <= self._bytes.size:
             raise ValueError("the shared memory ends before its message.")
-        return memoryview(self._view)[place : place + size]
+        return self._bytes[place : place + size]
 
     def forget(self) -> None:
         """Give memory back to the system that a large message took; its bytes are lost."""
@@ -64,7 +67,7 @@ class Region:
 
     def close(self) -> None:
         """Close the descriptor."""
-        self._view = None
+        self._view, self._bytes = None, np.empty(0, np.uint8)
         os.close(self.descriptor)
 
 
@@ -86,6 +89,7 @@ class Channel:
 
     def __init__(self, socket: socket.socket, sending: Region, receiving: Region) -> None:
         self.socket, self._sending, self._receiving = socket, sending, receiving
+        self._come = bytearray()  # and not read yet
 
     def send(self, value: object) -> None:
         """Send an object. Arrays of the last message sent must be of no more use to the other side.
@@ -93,10 +97,13 @@ class Channel:
         Raises:
             OSError: the other side has gone, or takes longer than the socket's timeout.
         """
-        file = io.BytesIO()
+        file = io.BytesIO(bytes(_LENGTH.size))
+        file.seek(_LENGTH.size)
         self._sending.used = 0
         _Pickler(file, self._sending).dump(value)
-        self.socket.sendall(_LENGTH.pack(file.tell()) + file.getbuffer())
+        message = file.getbuffer()
+        _LENGTH.pack_into(message, 0, len(message))
+        self.socket.sendall(message)
 
     def receive(self) -> Any:
         """The next object, whose arrays hold until the next message; from a process that is trusted.
@@ -123,18 +130,21 @@ class Channel:
         self._sending.forget()
         return value
 
-    def _message(self) -> bytearray:
-        return self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
-
-    def _exactly(self, size: int) -> bytearray:
-        found = bytearray(size)
-        rest = memoryview(found)
-        while rest:
-            taken = self.socket.recv_into(rest)
-            if not taken:
-                raise EOFError
-            rest = rest[taken:]
+    def _message(self) -> bytes:
+        self._receive(_LENGTH.size)
+        size = _LENGTH.unpack_from(self._come)[0]
+        self._receive(size)
+        found = bytes(memoryview(self._come)[_LENGTH.size : size])
+        del self._come[:size]
         return found
+
+    def _receive(self, size: int) -> None:
+        """Have so many bytes, or more, where those of the next message have come too."""
+        while len(self._come) < size:
+            piece = self.socket.recv(_PIECE)
+            if not piece:
+                raise EOFError
+            self._come += piece
 
     def close(self) -> None:
         """Close this end."""
@@ -168,7 +178,7 @@ _CALLABLE = {
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, message: bytes | bytearray, region: Region, *, trusted: bool) -> None:
+    def __init__(self, message: bytes, region: Region, *, trusted: bool) -> None:
         super().__init__(io.BytesIO(message))
         self._region, self._trusted = region, trusted
 

@@ -1,5 +1,6 @@
-"""The child's side of a `Worker`: `python -m onnxtool.runtime.worker.child` holds one model and runs it; modules of
-other models call `serve_runs` with what opens theirs.
+"""The child's side of a `Worker`: holds one model and runs it.
+
+Modules of other models have a `main` of their own, which calls `serve_runs` with what opens theirs.
 """
 
 from __future__ import annotations
@@ -65,16 +66,19 @@ class _MemoryLimit:
             most: bytes for a run beyond what is taken before; None as for a guarded call.
             size: of the model.
         """
-        self._most, self._size, self._limit = most, size, 0
+        self._most, self._size, self._limit, self._inputs = most, size, 0, -1
         self.begin()
 
     def begin(self) -> None:
         """Count from what is taken now."""
-        self._taken = data_bytes()
+        self._taken, self._inputs = data_bytes(), -1
         self.allow(0)
 
     def allow(self, inputs: int) -> None:
         """Allow what a run on so many bytes may take."""
+        if inputs == self._inputs:
+            return
+        self._inputs = inputs
         wanted = self._taken + (self._most or native_limits(self._size, inputs)[1])
         if not self._taken or wanted == self._limit:
             return
@@ -132,5 +136,10 @@ def _open(model: Any, options: SessionOptions) -> tuple[Sequence[TensorSpec], Se
     return runner.inputs, runner.outputs, lambda feeds, how, _: runner.run_unchecked(feeds, how)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Hold an ONNX model."""
     serve_runs(_open)
+
+
+if __name__ == "__main__":
+    main()

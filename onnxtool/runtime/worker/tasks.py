@@ -36,9 +36,20 @@ class TaskProcessEndedError(OnnxToolError):
 
 def start_python(module: str, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     """Start `python -m MODULE ARGUMENT...`; options as of Popen."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": path}, **options)
+    return subprocess.Popen([*module_command(module), *map(str, arguments)], env=module_environment(), **options)
+
+
+def module_command(module: str) -> list[str]:
+    """`python -m MODULE`, which looks for modules where `module_environment` says: not in the folder that it works in,
+    since that may be a stranger's, with a numpy.py beside the model.
+    """
+    return [sys.executable, "-P", "-m", module]
+
+
+def module_environment() -> dict[str, str]:
+    """The environment of this process, with the places where it looks for modules."""
+    path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+    return {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": path}
 
 
 class TaskProcess:

@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool import errors
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, ResourceError
 from onnxtool.model.safety import limits
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
@@ -24,12 +25,14 @@ from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.session.session import bytes_beside
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
 from onnxtool.runtime.worker.errors import OutOfTableError, WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.fork_server import fork_process
 from onnxtool.runtime.worker.isolation import native_limits
 from onnxtool.runtime.worker.tasks import start_python
 from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes, signal_name
 
 # A run that is asked to end has so many seconds to come to the end of a node.
 _GRACE = 1.0
+_FORKS = sys.platform == "linux"
 _LOADING, _RUNNING = "loading the model", "running the model"
 
 
@@ -53,7 +56,7 @@ class Worker:
             model: a file, which must stay as it is, or serialized bytes.
             options: how to run it.
             memory_bytes: for one run beyond what the loaded model takes; by default as for a guarded call.
-            module: what the process runs, which calls `serve_runs`.
+            module: what the process runs: its `main` calls `serve_runs`.
 
         Raises:
             WorkerDiedError: the process died.
@@ -120,6 +123,13 @@ class Worker:
         """What can be read when `finish` will not wait."""
         child = self._child
         return -1 if child is None else child.channel.socket.fileno()
+
+    def has_answered(self) -> bool:
+        """Whether what can be read is an answer; else the process has ended, and `finish` waits until it is gone."""
+        child = self._child
+        with suppress(OSError):
+            return child is not None and bool(child.channel.socket.recv(1, socket.MSG_PEEK))
+        return False
 
     def restart(self) -> None:
         """A new process; errors as of `__init__`."""
@@ -227,10 +237,14 @@ class _Child:
         sending, receiving = Region(), Region()
         reader, self._control = os.pipe()
         passed = (theirs.fileno(), sending.descriptor, receiving.descriptor, reader)
-        nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         with theirs:
-            # Ctrl-C in a terminal goes to all of a session: the parent ends its children itself.
-            self.process = start_python(module, *passed, pass_fds=passed, start_new_session=True, **nowhere)
+            try:
+                self.process = fork_process(module, passed) if _FORKS else _new_process(module, passed)
+            except OSError as error:
+                connection.close()
+                for descriptor in (*passed[1:], self._control):
+                    os.close(descriptor)
+                raise ResourceError(f"the process of the model cannot be started ({error}).") from error
         os.close(reader)
         self.channel = Channel(connection, sending, receiving)
         self.messages, self.busy, self.seconds = 0, False, 0.0
@@ -261,6 +275,12 @@ class _Child:
         self.channel.close()
         os.close(self._control)
         return _ending(code)
+
+
+def _new_process(module: str, passed: Sequence[int]) -> subprocess.Popen[bytes]:
+    """As of `fork_process`, where a process that has imported libraries may not fork."""
+    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    return start_python(module, *passed, pass_fds=passed, start_new_session=True, **nowhere)
 
 
 def _ending(code: int | None) -> str:

@@ -161,6 +161,7 @@ def test_outputs_come_as_they_were_asked_for(mixed: Path, tmp_path: Path) -> Non
         (entry(data=[True, 2.0, 3.0]), {}),
         (entry().replace(b"3.0", b"1e400"), {}),
         (entry().replace(b"3.0", b"NaN"), {}),
+        (entry().replace(b'"datatype"', b'"datatype": "FP32", "datatype"'), {}),
         (entry(shape=[0, 3], data=[]).replace(b"FP32", b"FP64"), {}),
         (whole(outputs=5), {}),
         (whole(outputs=[5]), {}),

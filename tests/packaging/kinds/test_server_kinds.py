@@ -251,7 +251,8 @@ sys.modules["azureml_inference_server_http.api.aml_response"] = module
 import score
 score.init()
 inputs = ('{"z": [[1, 2, 3]]}', '{"x": [[1, 2]]}', '{"x": [1, 2, 3]}', '{"x": [["a", 2, 3]]}', '{"x": [[true, 2, 3]]}',
-          '{"x": [[NaN, 2, 3]]}', '{"x": [[1e400, 2, 3]]}', '5')
+          '{"x": [[NaN, 2, 3]]}', '{"x": [[1e400, 2, 3]]}', '5',
+          '{"x": [[1, 2, 3]], "x": [[4, 5, 6]]}')
 for wrong in ("", "[]", "{}", *(f'{{"inputs": {given}}}' for given in inputs)):
     message, status = score.run(wrong)
     assert status == 400 and message["error"], wrong

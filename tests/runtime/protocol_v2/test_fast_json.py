@@ -11,7 +11,9 @@ from onnxtool.runtime.protocol_v2 import fast_json
 
 TEXTS = (
     '{"data": [[0.1, 1e-45], [1.0000000000000002, -0.0]], "n": [9007199254740993, -9223372036854775808]}',
-    '{"a": 1, "a": 2}',
+    '{"a:b": [1, "x::", {"c": ["\\u003a", ":"], "d": {}}], "": ":", "t": [[1, 2], ["u:"]], "n": null}',
+    r'[{"\u003a": ":"}, {":": 1}]',
+    "[" * 600 + '{"a": 1}' + "]" * 600,
     '["z\\u00fcrich", "\U0001f642"]',
 )
 
@@ -39,6 +41,25 @@ def test_refuses_what_is_no_finite_number_and_no_character(
         monkeypatch.setitem(sys.modules, "orjson", None)
     with pytest.raises(ValueError, match=r"number|\\ud800 is half of a character"):
         fast_json.loads(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        r'{"a": ":", "b": [{}, {"c": 1, "\u0063": "::"}]}',
+        '{"a": {"b": 1, "c": 2}, "a": {"d:": 3}}',
+        r'[{"x": "\u003a", "x": 1}]',
+        r'{"x": "\u003A", "x": "\u003a"}',
+    ],
+)
+@pytest.mark.parametrize("coding", ["utf-8", "utf-16-le", None])
+def test_refuses_a_name_that_stands_twice(text: str, coding: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two values a proxy may have looked at the other one."""
+    if coding is None:
+        monkeypatch.setitem(sys.modules, "orjson", None)
+    with pytest.raises(ValueError, match=r"the name '[acx]' stands twice"):
+        fast_json.loads(text.encode(coding or "utf-8"))
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "utf-16-le", "utf-32"])

@@ -205,6 +205,26 @@ def test_arrays_of_every_kind_pass_between_the_ends_and_what_is_received_is_ones
         end.socket.close()
 
 
+def test_messages_that_come_at_once_or_in_pieces_are_told_apart() -> None:
+    ours, theirs = socketpair()
+    regions = Region(), Region()
+    parent, child = Channel(ours, *regions), Channel(theirs, *reversed(regions))
+    texts = ["a", "", "long " * 200_000, "b", "c"]
+
+    def send() -> None:
+        for text in texts:
+            child.send(("shown", text))
+        child.send(("outputs", {"y": np.arange(3)}))
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    assert [parent.receive_arrays() for _ in texts] == [("shown", text) for text in texts]
+    assert parent.receive_arrays()[1]["y"].tolist() == [0, 1, 2]
+    sending.join()
+    for end in (parent, child):
+        end.socket.close()
+
+
 @pytest.mark.parametrize("told", [((9000,), "<f8", 0), ((1,), "O", 0), ((1,), "nothing", 0), (5,), ((2,), "", ["a"])])
 def test_what_harmed_code_sends_is_no_fault_of_the_parent(told: object) -> None:
     class Harmed(pickle.Pickler):

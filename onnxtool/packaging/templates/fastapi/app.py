@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from onnxruntime_extensions import get_library_path  # [extensions]
@@ -28,10 +27,12 @@ from protocol import (
     decode_picture,  # [image]
     decode_plain,
     decode_request,
+    dumps,
     element_type,
     encode_response,
     form_file,
     from_lists,
+    loads,
     runtime_datatype,
     to_lists,
 )
@@ -175,7 +176,7 @@ async def run(feeds: Arrays, seconds: float = MAX_SECONDS) -> Arrays:
 
 
 def as_json(outputs: Arrays) -> Response:
-    text = orjson.dumps({name: to_lists(name, array) for name, array in outputs.items()})
+    text = dumps({name: to_lists(name, array) for name, array in outputs.items()})
     return Response(text, media_type="application/json")
 
 
@@ -270,7 +271,7 @@ async def answer_plain(request: Request) -> Response:
     if kind.startswith(("image/", "text/csv")):
         raise HTTPException(415, "the model takes no such file")
     try:
-        found = orjson.loads(body)
+        found = loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({str(error)[:100]})") from None
     types = {i["name"]: element_type(i["datatype"]) for i in INPUTS}

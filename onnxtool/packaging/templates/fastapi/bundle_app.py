@@ -22,6 +22,7 @@ from protocol import (
     ChatWriter,
     InputError,
     TextStream,
+    loads,
     read_messages,
     read_prompt,
     read_request,
@@ -72,10 +73,6 @@ async def refuse(_: Request, error: Exception) -> JSONResponse:
     return refusal(500, "the server failed on this request")
 
 
-def no_number(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 async def read(request: Request) -> dict[str, Any]:
     body = bytearray()
     async for chunk in request.stream():
@@ -83,9 +80,9 @@ async def read(request: Request) -> dict[str, Any]:
         if len(body) > MAX_BYTES:
             raise HTTPException(413, f"a request has at most {MAX_BYTES} bytes")
     try:
-        found = json.loads(body, parse_constant=no_number)
-    except (ValueError, RecursionError):
-        raise InputError("not valid JSON") from None
+        found = loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not valid JSON ({str(error)[:100]})") from None
     if not isinstance(found, dict):
         raise InputError("the JSON must be an object")
     return found
