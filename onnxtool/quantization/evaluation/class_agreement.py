@@ -31,6 +31,8 @@ _LEAST_SURE = 0.25  # that the best class is taken to be, where probabilities sa
 _UNSURE = 1.5  # times the cost: without it a language model lost more than the bound in 6 to 42 % of resampled runs
 _WORST_MARGIN = 0.17  # times the noise: the most of a margin times the chance that normal noise exceeds it
 _WORTH_OF_LOGITS = 0.5  # of one between two logits, at most: tanh(margin / 2) of probability
+_MOST_LOGIT_NOISE = 5.0  # beyond which it is no noise of logits
+_ALIKE = 0.01  # the variance of logarithms that are
 _LEAST_CHANCE = 1e-12  # that is looked at
 _PLACES = 256  # of a sample, whose margins are looked at
 
@@ -65,26 +67,30 @@ def _leads(right: np.ndarray, actual: np.ndarray, worth: Callable[[np.ndarray], 
 def _margins(leads: Sequence[_Leads], are_likely: bool) -> tuple[list[np.ndarray], float, float]:
     """By how much the first leads the second in each sample, the noise of that, and what one of it is worth at most.
 
-    Noise in front of a Softmax is alike in the logarithms of probabilities, noise behind it in these themselves: it is
-    measured where those that are sure have it as the others. Of probabilities it is that of the unsure ones.
+    Noise in front of a Softmax is alike in the logarithms of probabilities: in these themselves it is in proportion to
+    how unsure one is. Noise behind it is not, and is that of the unsure half; rounding leaves nothing of small ones.
     """
     pairs = [(lead.right, lead.actual) for lead in leads]
     if not are_likely:
-        margins, unsure, sure = _noise(pairs)
-        return margins, float(np.sqrt(np.mean([unsure**2, sure**2]))), _WORTH_OF_LOGITS
-    logarithms = [tuple(np.log(np.maximum(v, _LEAST_CHANCE)) for v in pair) for pair in pairs]
-    found = [(*_noise(pairs), 1.0), (*_noise(logarithms), _WORTH_OF_LOGITS)]
-    margins, unsure, _, worth = min(found, key=lambda f: abs(np.log(max(f[1], 1e-30) / max(f[2], 1e-30))))
-    return margins, unsure, worth
+        return *_noise(pairs), _WORTH_OF_LOGITS
+    logarithms = [(np.log(np.maximum(a, _LEAST_CHANCE)), np.log(np.maximum(b, _LEAST_CHANCE))) for a, b in pairs]
+    margins, noise = _noise(logarithms)
+    right, actual = (np.concatenate([pair[i] for pair in pairs], axis=1) for i in (0, 1))
+    unsure, off = 1 - right[0], np.abs(np.subtract(*actual) - np.subtract(*right))
+    told = (off > 0) & (unsure > _LEAST_CHANCE)
+    x, y = np.log(unsure[told]), np.log(off[told])
+    spread, together = (float(((x - x.mean()) * (v - v.mean())).mean()) if len(x) else 0.0 for v in (x, y))
+    if noise < _MOST_LOGIT_NOISE and (spread < _ALIKE or together > spread / 2):
+        return margins, noise, _WORTH_OF_LOGITS
+    return *_noise(pairs, 0.5), 1.0
 
 
-def _noise(pairs: Sequence[tuple[np.ndarray, ...]]) -> tuple[list[np.ndarray], float, float]:
-    """Margins, and the root mean square of what they are off by, of the smaller half and of the larger half of them."""
+def _noise(pairs: Sequence[tuple[np.ndarray, np.ndarray]], share: float = 1.0) -> tuple[list[np.ndarray], float]:
+    """Margins, and the root mean square of what the smaller ones, a share of them, are off by."""
     margins = [a[0] - a[1] for a, _ in pairs]
     off = np.concatenate([b[0] - b[1] - m for m, (_, b) in zip(margins, pairs, strict=True)])
-    halves = np.array_split(np.square(off[np.argsort(np.concatenate(margins), kind="stable")]), 2)
-    small, large = (float(np.sqrt(np.mean(half))) if half.size else 0.0 for half in halves)
-    return margins, small, large if halves[1].size else small
+    margin = np.concatenate(margins)
+    return margins, float(np.sqrt(np.mean(np.square(off[margin <= np.quantile(margin, share)]))))
 
 
 def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
