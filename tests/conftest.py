@@ -12,6 +12,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from _pytest import runner
 from onnx import TensorProto, helper
 
 from onnxtool.installed_extensions import installed_extensions
@@ -72,6 +73,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_configure() -> None:
+    """Tests have one environment, which does not name the test: a process of a model is forked from one that was
+    started in the same environment, and each test would start one of its own.
+    """
+    runner._update_current_test_var = lambda item, when: None
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

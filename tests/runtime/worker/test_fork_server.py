@@ -40,9 +40,8 @@ def main():
 
 
 @pytest.fixture
-def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """None that another test uses, in an environment that pytest does not change."""
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+def own_server() -> Iterator[None]:
+    """None that another test uses."""
     kept, fork_server._server = fork_server._server, None
     yield
     if fork_server._server is not None:
@@ -117,7 +116,6 @@ def test_a_folder_that_is_gone_keeps_no_process_from_its_start(
 ) -> None:
     """A program may be put in place of another one while it serves."""
     (tmp_path / "gone").mkdir()
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     worker.restart()
