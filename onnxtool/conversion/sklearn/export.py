@@ -63,7 +63,8 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     if model.doubles:
         precision.widen(proto)
     model.dropped = tuple(chosen_options(model.estimator))
-    model.notes.extend(category_notes(last_step(model.estimator), encoded=bool(model.categories)))
+    told = (category_notes(step, encoded=bool(model.categories)) for step in steps_of(model.estimator))
+    model.notes.extend(dict.fromkeys(note for notes in told for note in notes))
     clean_up(proto, model)
     model.untested = left_out(proto)
     if model.untested or any(map(rounds_otherwise, steps_of(model.estimator))):

@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+import onnxtool
 from onnxtool.conversion.boosting.category_columns import category_columns, category_notes, numbered_categories
 from onnxtool.errors import InputError, UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
@@ -131,6 +132,12 @@ def test_estimators_that_give_their_rows_to_boosters_alone_look_categories_up(mo
     label, chances = run_converted(model, tmp_path, *(c.reshape(-1, 1) for c in columns), prove=True)
     np.testing.assert_allclose(chances, model.predict_proba(FRAME), atol=1e-6)
     assert label.tolist() == model.predict(FRAME).tolist()
+
+
+def test_a_note_tells_what_new_categories_become_where_xgboost_refuses_them(tmp_path: Path) -> None:
+    votes = VotingClassifier([("a", xgboost.XGBClassifier(n_estimators=2, enable_categorical=True))], voting="soft")
+    report = onnxtool.convert(votes.fit(FRAME, TARGET), tmp_path / "out.onnx", effort="quick")
+    assert any("XGBoost raises an error" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
