@@ -34,8 +34,8 @@ _SHOWN = 8
 @takes_models("model")
 def run(
     model: ModelLike,
-    data: Any = None,
     *,
+    data: Any = None,
     inputs: Mapping[str, str | os.PathLike[str]] | None = None,
     output: str | os.PathLike[str] | None = None,
     batch: int | None = None,

@@ -93,7 +93,6 @@ class OnnxRunner:
         self.inputs: tuple[TensorSpec, ...] = with_columns((_spec(i) for i in session.get_inputs()), metadata)
         self.outputs: tuple[TensorSpec, ...] = with_columns((_spec(o) for o in session.get_outputs()), metadata)
         self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
-        self._output_names = [o.name for o in self.outputs]
         self.takes_bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
 
     @classmethod
@@ -182,7 +181,7 @@ class OnnxRunner:
 
     def run_unchecked(self, feeds: Mapping[str, np.ndarray], options: ort.RunOptions | None = None) -> dict[str, Any]:
         """One forward pass on feeds that have passed `check_feeds`, with the runtime's errors; several threads may."""
-        names = self._output_names
+        names = [o.name for o in self.outputs]
         if self.takes_bfloat16:
             return self._run_bfloat16(feeds, names)
         return dict(zip(names, self.session.run(names, dict(feeds), options or self.run_options), strict=True))

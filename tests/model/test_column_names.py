@@ -41,7 +41,7 @@ def test_a_frame_is_taken_by_name_and_classes_name_what_comes_out(tmp_path: Path
     assert list(json.loads((tmp_path / "o.jsonl").read_text().splitlines()[0])) == list(result)
     columns = {name: swapped[name].tolist() for name in swapped}
     for plain in (columns, swapped.to_dict("records")):
-        again = onnxtool.run(tmp_path / "m.onnx", plain).frame
+        again = onnxtool.run(tmp_path / "m.onnx", data=plain).frame
         assert again.equals(result.reset_index(drop=True))
     assert onnxtool.run(tmp_path / "m.onnx", data={"X": frame.to_numpy()}).frame is None
     assert onnxtool.compare(model, tmp_path / "m.onnx", data=swapped, effort="quick").ok
