@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,7 +248,7 @@ class SklearnModel(SourceModel):
         if not self.columns:
             one_text_each = given[0].ndim == 1  # for a vectorizer, to which the empty text is a text
             matrix = given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))
-            return _frame(dict(zip(self._asked_names, matrix.T, strict=True))) if self._asked_names else matrix
+            return self._frame(dict(zip(self._asked_names, matrix.T, strict=True))) if self._asked_names else matrix
         values = [v.reshape(len(v)) for v in given]
         names = list(fitted_names(self.estimator))
         if not names:
@@ -258,17 +257,15 @@ class SklearnModel(SourceModel):
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
         # Columns that the model drops must be there all the same.
-        return _frame({name: columns.get(str(name), 0) for name in names}, self.categories)
+        return self._frame({name: columns.get(str(name), 0) for name in names})
 
-
-def _frame(columns: Mapping[Any, Any], categories: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> Any:
-    """A pandas frame, of whose columns some are places among known categories."""
-    with needs_extra("columns by name", "pandas", "sklearn"):
-        import pandas
-    frame = pandas.DataFrame(columns)
-    for name, known in categories.items():
-        frame[name] = pandas.Categorical.from_codes(pandas.Index(known).get_indexer(frame[name]), known)
-    return frame
+    def _frame(self, columns: Mapping[Any, Any]) -> Any:
+        with needs_extra("columns by name", "pandas", "sklearn"):
+            import pandas
+        frame = pandas.DataFrame(columns)
+        for name, known in self.categories.items():
+            frame[name] = pandas.Categorical.from_codes(pandas.Index(known).get_indexer(frame[name]), known)
+        return frame
 
 
 def outputs_of(

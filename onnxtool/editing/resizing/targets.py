@@ -205,10 +205,12 @@ def resize(state: Resizing, node: ir.Node) -> None:
     fresh: list[Size] = list(wanted)
     for place, axis in enumerate(axes):
         size = data[axis % len(data)]
-        met = _met(state, node, axis % len(data), wanted[place]) if state.old.changes(size) else None
+        if not state.old.changes(size):
+            continue
+        met = _met(state, node, axis % len(data), wanted[place])
         if met is not None:
             fresh[place] = met
-        elif state.old.changes(size):
+        else:
             fresh[place] = _by_factor(size, old[axis % len(data)], wanted[place])
             if wanted[place] != old[axis % len(data)]:
                 factor = wanted[place] / max(old[axis % len(data)], 1)
