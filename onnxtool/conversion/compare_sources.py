@@ -8,6 +8,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+
 from onnxtool.conversion.convert import open_source
 from onnxtool.conversion.factory import adapter_for
 from onnxtool.conversion.registry import find_adapter
@@ -24,17 +27,38 @@ from onnxtool.runtime.runner import Runner
 @wraps(files.compare)
 def compare(a: Any, b: Any, **settings: Any) -> CompareReport:
     """As of `equality.compare`, whose docstring this one is given."""
-    return files.compare(_opened(a, b), _opened(b, a), **settings)
+    data = settings.get("data")
+    return files.compare(_opened(a, b, data), _opened(b, a, data), **settings)
 
 
-def _opened(model: Any, other: Any) -> Any:
+def _opened(model: Any, other: Any, data: Any) -> Any:
     """An estimator, booster, torch module, Keras model or a file of theirs as a Runner; all else as it is."""
     if isinstance(model, (str, os.PathLike)):
         found = None if str(model).endswith(".onnx") else opened_source(Path(model), other, ConvertOptions())
         return found if isinstance(found, Runner) else model
     if isinstance(model, Runner) or is_model(model):
         return model
-    return model if adapter_for(model) is None else open_source(model)
+    kind = adapter_for(model)
+    if kind is None:
+        return model
+    return _in_types_of(model, data, other) if kind == "sklearn" else open_source(model)
+
+
+def _in_types_of(estimator: Any, data: Any, other: Any) -> Runner:
+    """An estimator that computes in the types that the data have, and takes floats as the other model does."""
+    try:
+        source = open_source(estimator, sample=data)
+    except (InputError, UsageError):  # what is wrong with the data is said when it is read for both
+        return open_source(estimator)
+    file = isinstance(other, (str, os.PathLike)) and str(other).endswith(".onnx")
+    proto = io.read_proto(Path(other)) if file else other if isinstance(other, onnx.ModelProto) else None
+    kinds = {s.name: s.dtype for s in header.read_header(proto).inputs} if proto is not None else {}
+    floats = (np.dtype(np.float32), np.dtype(np.float64))
+    source.inputs = tuple(
+        replace(s, dtype=kinds[s.name]) if s.dtype in floats and kinds.get(s.name) in floats else s
+        for s in source.inputs
+    )
+    return source
 
 
 def opened_source(path: Path, other: Any, options: ConvertOptions) -> Path | Runner:

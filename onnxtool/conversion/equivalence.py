@@ -165,7 +165,7 @@ class SourceProof:
             if not report.differs and self._as_given:
                 rounded = self._judge_as_given(known, runner)
                 if rounded.differs:
-                    model.notes.append("the sample is in float64: --float64 makes a file that does not round it")
+                    model.notes.append("the file rounds the float64 of the sample; without --input-dtype it does not")
                     return rounded
             if not report.differs and proof.search is not None:
                 usual, proof.certified = report, False

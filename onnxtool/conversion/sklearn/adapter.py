@@ -63,10 +63,15 @@ class SklearnAdapter(Adapter):
         Raises:
             UnsupportedError: a step without a converter.
         """
-        from onnxtool.conversion.sklearn.export import NEWEST_OPSET, export
+        from onnxtool.conversion.sklearn.export import NEWEST_OPSET, export, scales_before_trees
         from onnxtool.conversion.sklearn.model import SklearnModel
 
         assert isinstance(model, SklearnModel)
+        if options.sample is None and scales_before_trees(model.estimator):
+            model.notes.append(
+                "the file decides as the source does on rows in float64; rows in float32 are scaled in float32 before "
+                "the trees: for these, give some with --sample"
+            )
         return export_at(
             options,
             NEWEST_OPSET,

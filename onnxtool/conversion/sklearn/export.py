@@ -26,10 +26,12 @@ from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import chosen_columns, exact_columns, inner_estimators
 from onnxtool.conversion.sklearn.prepare import CLUSTERS, chosen_options, convertible, plain, refuse_hopeless
 from onnxtool.conversion.sklearn.schema import last_step, steps_of, trees_of
-from onnxtool.conversion.sklearn.source_columns import rounds_otherwise
+from onnxtool.conversion.sklearn.source_columns import FORMULAS, SCALERS, rounds_otherwise
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import OnnxToolError, UnsupportedError, first_line, needs_extra
 from onnxtool.model import io
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.proof import TrialKind
 
 if TYPE_CHECKING:
     import onnx
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 NEWEST_OPSET = 22
 # Tree ensembles with several attributes in one node; version 5 has another operator, which skl2onnx does not write.
 _ML_OPSET = 3
+_SINGLE, _DOUBLE = np.dtype("float32"), np.dtype("float64")
 _BOOSTED = ("xgboost", "lightgbm", "catboost")
 
 
@@ -50,6 +53,9 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     """
     with needs_extra(type(model.estimator).__name__, "skl2onnx", "sklearn"), quiet(verbose):
         import skl2onnx
+    if model.doubles and any(s.dtype == model.types.get(s.name) == _SINGLE for s in model.inputs):
+        wide = tuple(replace(s, dtype=_DOUBLE) if model.types.get(s.name) == _SINGLE else s for s in model.inputs)
+        return _export_with(model, wide, opset, doubles=True, zipmap=zipmap, verbose=verbose)
     single_matrix = not model.columns and model.inputs[0].dtype == np.dtype("float32")
     refuse_hopeless(plain(model.estimator), single_matrix, encoded=bool(model.categories))
     try:
@@ -69,7 +75,11 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     model.untested = left_out(proto)
     if model.untested or any(map(rounds_otherwise, steps_of(model.estimator))):
         # Next to thresholds, the last digits of formulas may fall where they should rise; sums add in another order.
-        model.limits = (*model.limits, "thresholds")
+        model.limits = (*model.limits, TrialKind.THRESHOLDS)
+    if model.untested and _SINGLE in model.types.values():
+        # The source's own sums in float32 hang on the processor and on how many rows there are: of the sample alone,
+        # which way they fall is known.
+        model.limits = (*model.limits, TrialKind.VALUES, TrialKind.SEARCH)
     return io.from_proto(proto)
 
 
@@ -78,6 +88,12 @@ def has_trees(estimator: Estimator) -> bool:
     return any(
         _package(s) in _BOOSTED or "HistGradient" in type(s).__name__ or trees_of(s) for s in steps_of(estimator)
     )
+
+
+def scales_before_trees(estimator: Estimator) -> bool:
+    """Whether trees compare what is computed, in float32 on rows of float32: one bit may take another branch."""
+    computes = any(type(s).__name__ in (*SCALERS, *FORMULAS) or hasattr(s, "components_") for s in steps_of(estimator))
+    return computes and has_trees(estimator)
 
 
 def _package(estimator: Estimator) -> str:
@@ -90,26 +106,33 @@ def _export_rounding(model: SklearnModel, opset: int, failure: UnsupportedError,
     Raises:
         OnnxToolError: it cannot do that either.
     """
-    single, double = np.dtype("float32"), np.dtype("float64")
-    narrower = tuple(replace(s, dtype=single) if s.dtype == double else s for s in model.inputs)
-    narrow = replace(model, inputs=narrower, doubles=False, notes=[])
+    narrower = tuple(replace(s, dtype=_SINGLE) if s.dtype == _DOUBLE else s for s in model.inputs)
     try:
-        graph = export(narrow, opset, **options)
+        graph = _export_with(model, narrower, opset, doubles=False, **options)
     except OnnxToolError as error:
         raise error from failure
+    model.notes.append("computes in float32 inside: skl2onnx has no form in float64 for a step of it")
+    return graph
+
+
+def _export_with(
+    model: SklearnModel, inputs: tuple[TensorSpec, ...], opset: int, *, doubles: bool, **options: Any
+) -> ir.Model:
+    """As `export`, with a Cast behind each input, to the type that it has in `inputs`."""
+    other = replace(model, inputs=inputs, doubles=doubles, notes=[])
+    graph = export(other, opset, **options)
     body = graph.graph
-    for value in body.inputs:
-        if value.dtype == ir.DataType.FLOAT:
-            cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT.value})
+    for value, spec in zip(body.inputs, model.inputs, strict=True):
+        inner, outer = value.dtype, ir.DataType.from_numpy(spec.dtype) if isinstance(spec.dtype, np.dtype) else None
+        if inner is not None and outer not in (inner, None):
+            cast = ir.node("Cast", [value], {"to": inner.value})
             value.replace_all_uses_with(cast.outputs[0], replace_graph_outputs=True)
             cast.replace_input_with(0, value)
-            value.dtype = ir.DataType.DOUBLE
-            cast.outputs[0].dtype = ir.DataType.FLOAT
+            value.dtype, cast.outputs[0].dtype = outer, inner
             body.insert_before(body[0], cast)
     for name in ("outputs", "computes", "untested", "dropped", "limits"):
-        setattr(model, name, getattr(narrow, name))
-    model.notes.extend(narrow.notes)
-    model.notes.append("computes in float32 inside: skl2onnx has no form in float64 for a step of it")
+        setattr(model, name, getattr(other, name))
+    model.notes.extend(other.notes)
     return graph
 
 
@@ -119,8 +142,10 @@ def _convert(skl2onnx: ModuleType, model: SklearnModel, options: Mapping[str, An
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
     patches = patches_for({type(s).__name__ for s in steps_of(estimator)})
+    names = zip(_names(model), model.inputs, strict=True)
+    singles = [name for name, spec in names if model.types.get(spec.name) == _SINGLE]
     if model.doubles or has_trees(estimator):
-        patches += [exact_columns.IN_DOUBLES, precision.PATCH]
+        patches += [exact_columns.IN_DOUBLES, precision.exact_thresholds(singles)]
     model.notes.extend(notes)
     try:
         with applied(patches), precision.exact_constants(model.doubles):
@@ -146,6 +171,11 @@ def _options(model: SklearnModel, zipmap: bool) -> dict[str, Any]:
     return {"zipmap": False} if len(model.outputs) > 1 or any(s.name == "label" for s in model.outputs) else {}
 
 
+def _names(model: SklearnModel) -> tuple[str, ...]:
+    """Of the inputs, for skl2onnx, which finds the columns of a ColumnTransformer by their training names."""
+    return model.columns or ("X",)
+
+
 def _initial_types(model: SklearnModel) -> list[tuple[str, Any]]:
     from skl2onnx.common import data_types
 
@@ -157,10 +187,8 @@ def _initial_types(model: SklearnModel) -> list[tuple[str, Any]]:
         np.dtype("int32"): data_types.Int32TensorType,
         np.dtype("bool"): data_types.BooleanTensorType,
     }
-    # The converter finds the columns of a ColumnTransformer by their training names.
-    names = model.columns or ("X",)
     types = []
-    for name, spec in zip(names, model.inputs, strict=True):
+    for name, spec in zip(_names(model), model.inputs, strict=True):
         if spec.dtype not in kinds:
             raise UnsupportedError(f"input {spec.name!r}: scikit-learn models take no {spec.dtype}. See --input-dtype.")
         shape = [d if isinstance(d, int) else None for d in spec.shape or ()]

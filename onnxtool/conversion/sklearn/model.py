@@ -17,14 +17,17 @@ from onnxtool.conversion.boosting.category_columns import numbered_alike, prepro
 from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
+from onnxtool.conversion.sklearn.given_types import as_given, first_rows, given_types
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
 from onnxtool.conversion.sklearn.schema import BATCH, fitted_names, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
+from onnxtool.equality.search.difference import largest_difference
 from onnxtool.errors import InputError, UnsupportedError, needs_extra, one_line
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec, row_width
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.runtime.data.table import DataTable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -36,6 +39,7 @@ _MADE_UP = re.compile(r"(Column_|f|x)?\d+")
 _FEW_TIES = 0.01
 # Closer scores than this are a tie in float32.
 _TIE = 1e-5
+_ROUNDING = 0.01  # of what `largest_difference` counts as far: one in 100,000, more than float32 rounds
 _MANY_ROWS = 4096  # that are worth several threads
 
 
@@ -51,6 +55,7 @@ class SklearnModel(SourceModel):
         computes: for each output, how the estimator computes it.
         raw_scores: a classifier without probabilities; its decision function takes their place.
         doubles: whether the ONNX form computes in float64.
+        types: in which the sample has its columns, by input, where the estimator may compute otherwise than in float64.
         classes: the labels, where the estimator itself does not hold them (native boosting files).
     """
 
@@ -66,6 +71,7 @@ class SklearnModel(SourceModel):
     feeds_hint: Mapping[str, Domain] | None = None
     raw_scores: bool = False
     doubles: bool = False
+    types: Mapping[str, np.dtype] = field(default_factory=dict)
     classes: tuple[Any, ...] = ()
     limits: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -118,14 +124,19 @@ class SklearnModel(SourceModel):
             notes = [*notes, "labels are integers in the ONNX file: classifiers there know no booleans and no floats"]
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
         outputs = outputs_of(source, shown, options.zipmap)
-        kinds = {str(s.dtype) for s in inputs}
+        told = set(options.input_dtypes)
+        types = {n: kind for n, kind in given_types(options.sample, inputs).items() if not told & {n, ""}}
+        single, double = np.dtype("float32"), np.dtype("float64")
+        # Texts and integers alone are no reason to compute in float32 what comes of them.
+        kinds = {double if types.get(s.name) == single else s.dtype for s in inputs}
+        inputs = tuple(replace(s, dtype=single) if types.get(s.name) == single else s for s in inputs)
         first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
         classes = _class_names(last_step(estimator))
         specs = [
             TensorSpec(n, d, None if s is None else (first, *s[1:]), classes if n in _OF_CLASSES else ())
             for n, d, s, _ in outputs
         ]
-        return cls(
+        model = cls(
             estimator=estimator,
             inputs=inputs,
             outputs=named(specs, options.output_names, "--output-names"),
@@ -138,9 +149,31 @@ class SklearnModel(SourceModel):
             advice="" if columns else category_advice(estimator),
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_kind(last_step(estimator)) == "classifier" and not hasattr(estimator, "predict_proba"),
-            # Texts and integers alone are no reason to compute in float32 what comes of them.
-            doubles="float64" in kinds or "float32" not in kinds,
+            doubles=double in kinds or single not in kinds,
+            types=types,
         )
+        if types and not model._takes_types(options.sample):  # then rows become doubles before it, as the file's
+            return cls.prepare(source, shown, form, notes, replace(options, sample=None))
+        return model
+
+    def _takes_types(self, sample: Mapping[str, np.ndarray] | DataTable | None) -> bool:
+        """Whether it takes the sample in its own types; says so where float64 would give something else for it."""
+        rows = first_rows(sample, self.inputs)
+        others = ", ".join(f"{name} ({kind})" for name, kind in self.types.items() if kind != np.float32)
+        try:
+            given = self.run(rows) if rows else {}
+        except InputError:
+            return False
+        if not others or not given:
+            return True
+        wide = replace(self, types={}).run(rows)
+        if largest_difference(wide, given) > _ROUNDING:
+            self.notes.append(
+                "the estimator gives other answers for the sample than for the same numbers in float64, of which the "
+                f"file takes {others}: NumPy computes in fewer digits on small types. If float64 is meant, convert "
+                "the sample to it before (frame.astype)."
+            )
+        return True
 
     @cached_property
     def _thread_pools(self) -> Any:
@@ -241,10 +274,9 @@ class SklearnModel(SourceModel):
 
     def table(self, feeds: Mapping[str, np.ndarray]) -> Any:
         """What the estimator is given for inputs of the ONNX form: a matrix, or a frame of columns by name."""
-        # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that, and a
+        # Without a sample, in the dtype that estimators are fitted in: some refuse float32 rows after that, and a
         # Normalizer takes lengths below 1e-6 for zero there.
-        given = [np.asarray(feeds[s.name]) for s in self.inputs]
-        given = [v.astype(np.float64) if v.dtype == np.float32 else v for v in given]
+        given = [as_given(np.asarray(feeds[s.name]), self.types.get(s.name)) for s in self.inputs]
         if not self.columns:
             one_text_each = given[0].ndim == 1  # for a vectorizer, to which the empty text is a text
             matrix = given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))

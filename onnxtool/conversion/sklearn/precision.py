@@ -4,14 +4,16 @@ scikit-learn computes in float64. Its trees, XGBoost and CatBoost round what the
 histogram gradient boosting and LightGBM compare in float64. A graph that is exported from float64 inputs keeps that by
 three rules: each ensemble compares doubles, by the thresholds at which its source's decisions change; operators without
 a kernel for float64 get float32 and nothing after them does; constants and casts that skl2onnx writes in float32 all
-the same become float64.
+the same become float64. Where the user's rows are in float32, and with them what the source computes, the thresholds
+are those of that.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +21,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.conversion.patches import Patch, replaced
+from onnxtool.conversion.patches import LibraryPatch, Patch, replaced
+from onnxtool.conversion.sklearn.converters.node_writer import ROUNDED
 from onnxtool.conversion.sklearn.raw_thresholds import (
     TREES,
     compare_raw_columns,
@@ -126,9 +129,9 @@ def _given(plain: Callable[..., Any], source: SourceColumns) -> Callable[..., An
 
 
 @contextmanager
-def _applied() -> Iterator[None]:
+def _applied(singles: Collection[str]) -> Iterator[None]:
     container = import_module("skl2onnx.common._container").ModelComponentContainer
-    source = SourceColumns()
+    source = SourceColumns(singles)
     with ExitStack() as stack:
         stack.enter_context(source.watching())
         stack.enter_context(replaced(container, "add_node", _given(container.add_node, source)))
@@ -156,7 +159,14 @@ def exact_constants(wanted: bool) -> Iterator[None]:
         yield
 
 
-PATCH = Patch("skl2onnx", "", "skl2onnx 1.20 rounds trees or does not, whatever their source does", _applied)
+def exact_thresholds(singles: Collection[str] = ()) -> LibraryPatch:
+    """Thresholds by which the file decides as its source.
+
+    Args:
+        singles: names of the graph's inputs that the source is given in float32.
+    """
+    trouble = "skl2onnx 1.20 rounds trees or does not, whatever their source does"
+    return Patch("skl2onnx", "", trouble, partial(_applied, tuple(singles)))
 
 
 def widen(proto: onnx.ModelProto) -> None:
@@ -197,7 +207,7 @@ def _is_looked_up(node: onnx.NodeProto, table: str) -> bool:
 def _widen_inside(node: onnx.NodeProto) -> None:
     """The constants and the type that a node has as attributes, and those of the nodes inside it."""
     for attribute in node.attribute:
-        if attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+        if attribute.name == "to" and attribute.i == TensorProto.FLOAT and ROUNDED not in node.output[0]:
             attribute.i = TensorProto.DOUBLE
         if attribute.name == "value" and attribute.HasField("t"):
             attribute.t.CopyFrom(_as_double(attribute.t))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,12 +15,13 @@ from onnx import TensorProto
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import replaced
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.traced_functions import functions_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_FORMULAS = ("PowerTransformer", "QuantileTransformer")
+FORMULAS = ("PowerTransformer", "QuantileTransformer")
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 # Steps that a file computes with the very numbers of their source, though not of each column by itself.
 _SAME = (
@@ -38,6 +39,8 @@ _SAME_FUNCTIONS = {
 }
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
+_LARGEST_SINGLE = float(np.finfo(np.float32).max)
+_SINGLE_ERROR = 2.0**30  # of a source that computes in float32: a few of its roundings
 
 
 @dataclass(frozen=True)
@@ -91,10 +94,12 @@ class SourceColumns:
 
     Attributes:
         widths: how many columns each graph input has.
+        singles: graph inputs that the source is given in float32, and computes in that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, singles: Collection[str] = ()) -> None:
         self.widths: dict[str, int] = {}
+        self.singles = frozenset(singles)
         self._operations: dict[str, TracedOperation] = {}
         self._known: dict[str, NDArray[np.void] | None] = {}
         self._doubles: set[str] = set()
@@ -176,10 +181,29 @@ class SourceColumns:
             return None
         other = getattr(made.step, "sublinear_tf", False) or rounds_otherwise(made.step)
         if type(made.step).__name__ in _SAME and not other and (before is None or _is_exact(before)):
-            return _fresh(name, made.width, raw=False)
+            return _fresh(name, made.width, raw=False, relative=self._error(0.0))
         summed = before is not None and bool(before["summed"].any())
         summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")
-        return _fresh(name, made.width, raw=False, relative=_OTHER_ERROR, summed=summed)
+        return _fresh(name, made.width, raw=False, relative=self._error(_OTHER_ERROR), summed=summed)
+
+    def is_single(self, name: str) -> bool:
+        """Whether the source has a tensor in float32."""
+        if name in self.widths:
+            return name in self.singles
+        made = self._operations.get(name)
+        if made is None or not all(self.is_single(i) for i in made.inputs):
+            return False
+        if made.step is None:
+            return True
+        try:
+            rows = np.zeros((1, made.step.n_features_in_), np.float32)
+            return bool(_transformed(made.step, rows).dtype == np.float32)
+        except Exception:  # it may forbid such rows
+            return False
+
+    def _error(self, units: float) -> float:
+        """How far the file's numbers, computed in float64, may be from the source's, in units of float64's spacing."""
+        return max(units, _SINGLE_ERROR) if self.singles else units
 
     def _is_known(self, name: str, width: int) -> bool:
         """Whether the source computes a tensor of this many columns of rows of zeros."""
@@ -199,7 +223,7 @@ class SourceColumns:
             absolute = np.where(noisy, absolute * np.abs(one - zero) + (relative + 2) * np.abs(zero), 0)
             relative = np.where(noisy, relative + 4, 0)
         elif rounds_otherwise(step):
-            relative = absolute = np.full(len(places), _FORMULA_ERROR)
+            relative = absolute = np.full(len(places), self._error(_FORMULA_ERROR))
             scaler = getattr(step, "_scaler", None) if kind == "PowerTransformer" and step.standardize else None
             if scaler is not None:
                 absolute = absolute * (1 + np.abs(scaler.mean_)) / scaler.scale_
@@ -208,8 +232,10 @@ class SourceColumns:
         found["relative"], found["absolute"] = relative, absolute
         return found
 
-    def values(self, name: str, inputs: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        """What the source makes of rows, float64 [rows, columns]; zeros of what is not a function of single columns."""
+    def values(self, name: str, inputs: Mapping[str, NDArray[np.float64]]) -> NDArray[Any]:
+        """What the source makes of rows, floats [rows, columns]; zeros of what is not a function of single columns."""
+        if name in self.singles:
+            return np.clip(inputs[name], -_LARGEST_SINGLE, _LARGEST_SINGLE).astype(np.float32)
         if name in self.widths:
             return inputs[name]
         made = self._operations[name]
@@ -225,7 +251,7 @@ def rounds_otherwise(step: Any) -> bool:
     """Whether a file computes a step by another formula than its source does, so that last digits differ."""
     kind, function = type(step).__name__, getattr(step, "func", None)
     if kind != "FunctionTransformer" or function is None or getattr(function, "__module__", "").startswith("onnxtool."):
-        return kind in _FORMULAS
+        return kind in FORMULAS
     used = functions_of(step)
     return used is None or not used <= _SAME_FUNCTIONS
 
@@ -234,18 +260,25 @@ def rounds_otherwise(step: Any) -> bool:
 watched_columns: ContextVar[SourceColumns | None] = ContextVar("watched_columns", default=None)
 
 
+def computes_in_float32(write: NodeWriter) -> bool:
+    """Whether the source gives what is written in float32."""
+    source = watched_columns.get()
+    return source is not None and source.is_single(write.outputs[0].full_name)
+
+
 def _width(variable: Any) -> int:
     """How many columns a variable of skl2onnx's has; 0 where that is not known."""
     shape = list(getattr(variable.type, "shape", None) or ())
     return shape[1] if len(shape) == 2 and isinstance(shape[1], int) else 0
 
 
-def _transformed(step: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _transformed(step: Any, rows: NDArray[Any]) -> NDArray[Any]:
     from sklearn import config_context
 
     with config_context(assume_finite=True), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return np.asarray(step.transform(rows), np.float64)
+        found = np.asarray(step.transform(rows))
+        return found if found.dtype == np.float32 else found.astype(np.float64)
 
 
 def _indicates(step: Any) -> bool:
@@ -271,6 +304,6 @@ def _places(step: Any) -> NDArray[np.int64] | None:
         return np.flatnonzero(~np.isnan(step.statistics_))
     if kind == "KBinsDiscretizer":
         return np.arange(step.n_features_in_) if step.encode == "ordinal" else None
-    if kind in (*_FORMULAS, "Binarizer") or (kind == "FunctionTransformer" and step.func in (None, *_RISING)):
+    if kind in (*FORMULAS, "Binarizer") or (kind == "FunctionTransformer" and step.func in (None, *_RISING)):
         return np.arange(step.n_features_in_)
     return np.flatnonzero(step.get_support()) if hasattr(step, "get_support") else None

@@ -101,6 +101,14 @@ class DataTable:
                 continue
         return np.array([str(cell) for rows in self.read() for cell in rows.columns[index]])
 
+    def dtypes(self) -> dict[str, np.dtype]:
+        """The types of columns that are arrays, by name; objects and texts have none."""
+        first = next(self.read(), None)
+        columns = zip(self.names, first.columns, strict=True) if first is not None else ()
+        return {
+            name: cells.dtype for name, cells in columns if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiub"
+        }
+
     def left_out(self, specs: Sequence[TensorSpec], leave_out: str | None = None) -> tuple[str, ...]:
         """What to say of columns that the model does not take; where names choose."""
         taken = {name for s in specs for name in (s.columns or (s.name,))}

@@ -12,6 +12,7 @@ from onnxtool.conversion.frameworks import Estimator
 
 FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto counts them
 STRING, BOOL = 8, 9
+ROUNDED = "rounded_to_float32"  # in the names of what stays float32 in a graph that computes in doubles
 _KINDS = {"float32": FLOAT, "float64": DOUBLE, "int64": INT64, "bool": BOOL}
 _ML = "ai.onnx.ml"
 _KIND_OF = {"DoubleTensorType": DOUBLE, "Int64TensorType": INT64}
@@ -161,6 +162,10 @@ class NodeWriter:
     def cast(self, value: str, kind: int, name: str | None = None) -> str:
         """A value in another type."""
         return self.add("Cast", value, name=name, to=kind)
+
+    def in_float32(self, value: str) -> str:
+        """A double, rounded as a source rounds it that computes in float32."""
+        return self.cast(self.cast(value, FLOAT, self._name(ROUNDED)), DOUBLE)
 
     def smallest(self, value: str, count: int) -> tuple[str, str]:
         """The smallest of each row, and where they stand."""

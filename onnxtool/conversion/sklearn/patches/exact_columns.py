@@ -17,16 +17,21 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension, number_type
 from onnxtool.conversion.sklearn.raw_thresholds import Thresholds, raw_thresholds
-from onnxtool.conversion.sklearn.source_columns import SourceColumns, watched_columns
+from onnxtool.conversion.sklearn.source_columns import SourceColumns, computes_in_float32, watched_columns
 from onnxtool.conversion.small_numbers import expm1, log1p
 
 _TINY = float(np.finfo(np.float64).eps)
 
 
 def _scaled(write: NodeWriter) -> str:
-    value = write.joined()
+    value, single = write.joined(), computes_in_float32(write)
     for step, numbers in scaler_steps(write.step):
-        value = write.add(step, value, numbers)
+        if not single:
+            value = write.add(step, value, numbers)
+            continue
+        # scikit-learn 1.9 rounds the numbers of a StandardScaler, and what any scaler makes of each step.
+        rounded = numbers.astype(np.float32) if type(write.step).__name__ == "StandardScaler" else numbers
+        value = write.in_float32(write.add(step, value, rounded.astype(np.float64)))
     if getattr(write.step, "clip", False):
         low, high = getattr(write.step, "feature_range", (-1.0, 1.0))
         value = write.add("Max", write.add("Min", value, float(high)), float(low))
@@ -53,8 +58,10 @@ def scaler_steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
 
 
 def _binary(write: NodeWriter) -> str:
-    count = int(write.step.n_features_in_)
-    passed = passed_thresholds(write, np.arange(count), "BRANCH_GT", np.full(count, float(write.step.threshold)))
+    count, threshold = int(write.step.n_features_in_), float(write.step.threshold)
+    if computes_in_float32(write):  # NumPy compares with the threshold in that
+        threshold = float(np.float32(threshold))
+    passed = passed_thresholds(write, np.arange(count), "BRANCH_GT", np.full(count, threshold))
     return write.cast(passed, DOUBLE)
 
 
@@ -105,8 +112,10 @@ def _normal(write: NodeWriter) -> str:
     else:
         length = write.add("Sqrt", _sum_of_squares(write, value))
     # scikit-learn's _handle_zeros_in_scale takes lengths of up to ten times the spacing at one for zero.
-    zero = write.add("Less", length, 10 * _TINY)
-    return write.add("Div", value, write.add("Where", zero, 1.0, length))
+    single = computes_in_float32(write)
+    zero = write.add("Less", length, 10 * (float(np.finfo(np.float32).eps) if single else _TINY))
+    scaled = write.add("Div", value, write.add("Where", zero, 1.0, length))
+    return write.in_float32(scaled) if single else scaled
 
 
 def _sum_of_squares(write: NodeWriter, value: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.source_columns import computes_in_float32
 from onnxtool.errors import UnsupportedError
 
 
@@ -24,9 +25,11 @@ def _convert_products(write: NodeWriter) -> None:
     for own, powers in zip(factors, step.powers_, strict=True):
         named = np.repeat(np.arange(count), powers)
         own[degree - len(named) :] = named
+    single = computes_in_float32(write)
     product = write.add("Gather", padded, factors[:, -1], axis=1)
     for place in range(degree - 2, -1, -1):
         product = write.add("Mul", write.add("Gather", padded, factors[:, place], axis=1), product)
+        product = write.in_float32(product) if single else product
     write.give(product)
 
 
