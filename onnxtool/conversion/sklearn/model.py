@@ -19,7 +19,7 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.given_types import as_given, first_rows, given_types
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
-from onnxtool.conversion.sklearn.schema import BATCH, fitted_names, last_step, schema_of, text_columns
+from onnxtool.conversion.sklearn.schema import BATCH, column_blocks, fitted_names, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
 from onnxtool.equality.search.difference import largest_difference
@@ -125,7 +125,9 @@ class SklearnModel(SourceModel):
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
         outputs = outputs_of(source, shown, options.zipmap)
         told = set(options.input_dtypes)
-        types = {n: kind for n, kind in given_types(options.sample, inputs).items() if not told & {n, ""}}
+        blocks = [names for step, names in column_blocks(estimator) if step != "drop"]
+        types = given_types(options.sample, inputs, blocks)
+        types = {n: kind for n, kind in types.items() if not told & {n, ""}}
         single, double = np.dtype("float32"), np.dtype("float64")
         # Texts and integers alone are no reason to compute in float32 what comes of them.
         kinds = {double if types.get(s.name) == single else s.dtype for s in inputs}

@@ -186,13 +186,18 @@ def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
-def text_columns(model: Estimator) -> set[str]:
-    """The columns that vectorizers of text read, of a ColumnTransformer over columns with names."""
+def column_blocks(model: Estimator) -> list[tuple[Any, list[str]]]:
+    """The steps of ColumnTransformers over columns with names, and the columns that each is given."""
     heads = column_heads(model)
     names = [str(n) for head in heads[:1] for n in getattr(head, "feature_names_in_", ())]
     parts = [part for head in heads for part in head.transformers_] if names else []
-    read = [columns for _, step, columns in parts if type(first_step(step)).__name__ in _TEXT]
-    return {names[i] for columns in read for i in _indices(columns, names, len(names))}
+    return [(step, [names[i] for i in _indices(columns, names, len(names))]) for _, step, columns in parts]
+
+
+def text_columns(model: Estimator) -> set[str]:
+    """The columns that vectorizers of text read, of a ColumnTransformer over columns with names."""
+    blocks = column_blocks(model)
+    return {name for step, names in blocks if type(first_step(step)).__name__ in _TEXT for name in names}
 
 
 def _indices(columns: Any, names: list[str], width: int) -> list[int]:

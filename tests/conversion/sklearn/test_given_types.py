@@ -71,6 +71,19 @@ def test_columns_have_types_of_their_own(tmp_path: Any) -> None:
     assert _differing(model, path, x) == 0
 
 
+def test_small_integers_beside_float32_are_computed_with_in_float32(tmp_path: Any) -> None:
+    """As frames are whose columns were made as small as they can be."""
+    x, y = _diabetes()
+    x = x.assign(visits=(x["s5"] * 1000).astype("int16"), age=x["age"].rank().astype("int16"))
+    blocks = [("both", StandardScaler(), ["visits", "bmi", "bp"]), ("alone", StandardScaler(), ["age"])]
+    model = make_pipeline(ColumnTransformer(blocks), _forest()).fit(x, y)
+    path = tmp_path / "m.onnx"
+    assert onnxtool.convert(model, path, sample=x, effort="quick").ok
+    kinds = {i.name: i.dtype for i in onnxtool.inspect(path).inputs}
+    assert kinds == {"visits": "float32", "bmi": "float32", "bp": "float32", "age": "float64"}
+    assert _differing(model, path, x) == 0
+
+
 @pytest.mark.parametrize(
     "steps",
     [
