@@ -27,7 +27,7 @@ from onnxtool.runtime.cpu import model_name, usable_cores
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.load_cost import peak_bytes
-from onnxtool.runtime.worker.tasks import module_command, module_environment
+from onnxtool.runtime.worker.tasks import run_python
 
 _ROUNDS = 6
 _TIMED_STEPS = 6
@@ -114,15 +114,9 @@ def bench_bundles(
 def _measured(path: Path, threads: int | None, contexts: Sequence[int], batches: Sequence[int]) -> GeneratorSpeed:
     request = {"path": str(path), "threads": threads, "contexts": list(contexts), "batches": list(batches)}
     try:
-        done = subprocess.run(
-            module_command("onnxtool.generation.bench"),
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT,
-            check=False,
-            env={**module_environment(), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"},
-        )
+        offline = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+        given = json.dumps(request).encode()
+        done = run_python("onnxtool.generation.bench", given=given, seconds=_LIMIT, variables=offline)
         if done.returncode == 0:
             answer = json.loads(done.stdout.splitlines()[-1])
             speeds = tuple(ContextSpeed(**s) for s in answer.pop("speeds"))

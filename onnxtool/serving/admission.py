@@ -27,7 +27,7 @@ from onnxtool.options.serve import Reload
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
-from onnxtool.runtime.worker.tasks import module_command, module_environment
+from onnxtool.runtime.worker.tasks import run_python
 from onnxtool.serving.served_model import ServingRunner
 
 _COMMAND_SECONDS = 600
@@ -155,7 +155,7 @@ def run_command(*arguments: str, options: SessionOptions) -> tuple[subprocess.Co
     Raises:
         InputError: it takes too long.
     """
-    command = [*module_command("onnxtool"), *arguments, "--json=-"]
+    command = [*arguments, "--json=-"]
     for provider in (options.provider,) if isinstance(options.provider, str) else options.provider:
         command += ["--provider", provider]
     for library in options.custom_op_libraries:
@@ -163,9 +163,7 @@ def run_command(*arguments: str, options: SessionOptions) -> tuple[subprocess.Co
     for plugin in options.ep_libraries:
         command += ["--ep-library", plugin]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False, env=module_environment()
-        )
+        done = run_python("onnxtool", *command, seconds=_COMMAND_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise InputError(f"{arguments[0]} took longer than {_COMMAND_SECONDS} s.") from error
     try:

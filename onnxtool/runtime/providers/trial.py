@@ -19,7 +19,7 @@ from onnxtool.report.doctor import ProviderInfo
 from onnxtool.runtime.providers.known import CRASH_SETTINGS, PACKAGES
 from onnxtool.runtime.providers.resolve import device_label, installed_plugins
 from onnxtool.runtime.providers.spec import short_name
-from onnxtool.runtime.worker.tasks import module_command, module_environment
+from onnxtool.runtime.worker.tasks import run_python
 from onnxtool.runtime.worker.watchdog import signal_name
 
 
@@ -53,7 +53,7 @@ def _plugin(module: str, short: str, version: str) -> ProviderInfo:
 
 
 State = Literal["runs", "no device", "crashes", "failed"]
-_COMMAND = tuple(module_command("onnxtool.runtime.providers.trial"))
+_MODULE = "onnxtool.runtime.providers.trial"
 _PATIENCE = 300.0  # seconds; a plugin for a GPU may compile for one
 _ILLEGAL_INSTRUCTION = -4  # SIGILL, as subprocess has it
 
@@ -80,7 +80,7 @@ def try_plugin(module: str, provider: str) -> ProviderTrial:
         module: the Python module that brings it.
         provider: its short name.
     """
-    code, answer = _ask(module, provider, os.environ)
+    code, answer = _ask(module, provider, {})
     if code is None:
         return ProviderTrial("failed", (), f"it did not run a small model within {_PATIENCE:.0f} s")
     devices = tuple(answer.get("devices", ()))
@@ -100,26 +100,19 @@ def _help(module: str, provider: str, code: int) -> str:
     setting = CRASH_SETTINGS.get(provider)
     if setting is None or code != _ILLEGAL_INSTRUCTION or setting[0] in os.environ:
         return ""
-    again, answer = _ask(module, provider, {**os.environ, setting[0]: setting[1]})
+    again, answer = _ask(module, provider, {setting[0]: setting[1]})
     return f"; it runs with {'='.join(setting)}" if again == 0 and "failed" not in answer else ""
 
 
-def _ask(module: str, provider: str, environment: Mapping[str, str]) -> tuple[int | None, dict[str, Any]]:
+def _ask(module: str, provider: str, variables: Mapping[str, str]) -> tuple[int | None, dict[str, Any]]:
     """The exit code of the process (None: it took too long) and what it answered before its end."""
     try:
-        done = subprocess.run(
-            [*_COMMAND, module, provider],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-            env={**environment, "PYTHONWARNINGS": "ignore", "PYTHONPATH": module_environment()["PYTHONPATH"]},
-        )
+        done = run_python(_MODULE, module, provider, seconds=_PATIENCE, variables=variables)
     except subprocess.TimeoutExpired:
         return None, {}
     answer: dict[str, Any] = {}
     for line in done.stdout.splitlines():
-        if line.startswith(b"{"):  # native code may print too
+        if line.startswith("{"):  # native code may print too
             answer |= json.loads(line)
     return done.returncode, answer
 

@@ -22,7 +22,7 @@ import numpy as np
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.report.measurement.bench import LoadCost
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.runtime.worker.tasks import module_command, module_environment
+from onnxtool.runtime.worker.tasks import run_python
 
 _REPEATS = 5
 _RUNS = 3
@@ -47,20 +47,11 @@ def load_cost(
     """
     request = pickle.dumps((str(model), dict(feeds), replace(options, spinning="always")))
     try:
-        done = subprocess.run(
-            module_command("onnxtool.runtime.timing.load_cost"),
-            input=request,
-            capture_output=True,
-            timeout=limit,
-            check=False,
-            env=module_environment(),
-        )
+        done = run_python("onnxtool.runtime.timing.load_cost", given=request, seconds=limit)
     except subprocess.TimeoutExpired as error:
         raise ResourceError(f"{model}: loading it took longer than {limit:.0f} s.") from error
     if done.returncode != 0:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
-            f"the process ended with code {done.returncode}"
-        ]
+        last = done.stderr.strip().splitlines()[-1:] or [f"the process ended with code {done.returncode}"]
         raise InputError(f"{model}: cannot be measured in a process of its own: {last[0][:300]}")
     answer = json.loads(done.stdout)
     return LoadCost(answer["seconds"], answer["repeats"], answer["peak_bytes"], answer["model_bytes"])

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from onnxtool.runtime.worker.tasks import start_python
 
@@ -97,7 +97,7 @@ class _ForkServer:
     def __init__(self) -> None:
         self._made = self._state()
         self._socket, theirs = socket.socketpair()
-        nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        nowhere: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         with theirs:
             number = theirs.fileno()
             # Ctrl-C in a terminal goes to all of a session: the parent ends its children itself.

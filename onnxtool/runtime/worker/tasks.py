@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,22 +34,49 @@ class TaskProcessEndedError(OnnxToolError):
         self.code = code
 
 
-def start_python(module: str, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """Start `python -m MODULE ARGUMENT...`; options as of Popen."""
-    return subprocess.Popen([*module_command(module), *map(str, arguments)], env=module_environment(), **options)
+def start_python(
+    module: str, *arguments: object, variables: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
+    """Start `python -m MODULE ARGUMENT...`, which looks for modules where this process does.
 
+    Not in the folder that it works in: that may be a stranger's, with a numpy.py beside the model.
 
-def module_command(module: str) -> list[str]:
-    """`python -m MODULE`, which looks for modules where `module_environment` says: not in the folder that it works in,
-    since that may be a stranger's, with a numpy.py beside the model.
+    Args:
+        module: of Python.
+        arguments: for its command line.
+        variables: of the environment, beside those of this process.
+        options: as of Popen.
     """
-    return [sys.executable, "-P", "-m", module]
-
-
-def module_environment() -> dict[str, str]:
-    """The environment of this process, with the places where it looks for modules."""
     path = os.pathsep.join(place or os.getcwd() for place in sys.path)
-    return {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": path}
+    environment = {**os.environ, **(variables or {}), "PYTHONWARNINGS": "ignore", "PYTHONPATH": path}
+    return subprocess.Popen([sys.executable, "-P", "-m", module, *map(str, arguments)], env=environment, **options)
+
+
+def run_python(
+    module: str,
+    *arguments: object,
+    seconds: float,
+    given: bytes | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """`start_python`, and wait for its end.
+
+    Args:
+        module, arguments, variables: as there.
+        given: to read from stdin.
+        seconds: that it may take.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer, and was ended.
+    """
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with start_python(module, *arguments, variables=variables, **pipes) as process:
+        try:
+            output, messages = process.communicate(given, seconds)
+        finally:
+            process.kill()
+    told = (part.decode(errors="replace") for part in (output, messages))
+    return subprocess.CompletedProcess(process.args, process.returncode, *told)
 
 
 class TaskProcess:

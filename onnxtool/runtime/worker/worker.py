@@ -279,7 +279,7 @@ class _Child:
 
 def _new_process(module: str, passed: Sequence[int]) -> subprocess.Popen[bytes]:
     """As of `fork_process`, where a process that has imported libraries may not fork."""
-    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    nowhere: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     return start_python(module, *passed, pass_fds=passed, start_new_session=True, **nowhere)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,8 @@ else:
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """The process that tries a plugin runs `plugin.py`."""
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.setattr(trial, "_COMMAND", (sys.executable, str(tmp_path / "plugin.py")))
+    monkeypatch.setattr(trial, "_MODULE", "plugin")
+    monkeypatch.syspath_prepend(tmp_path)
     return monkeypatch
 
 

@@ -23,7 +23,7 @@ from onnxtool.runtime.worker import fork_server
 from onnxtool.runtime.worker import worker as worker_module
 from onnxtool.runtime.worker.errors import WorkerDiedError
 from onnxtool.runtime.worker.fork_server import ForkedProcess, fork_process
-from onnxtool.runtime.worker.tasks import module_command, module_environment
+from onnxtool.runtime.worker.tasks import run_python
 from onnxtool.runtime.worker.worker import Worker
 
 RANDOM = """<ir_version: 10, opset_import: ["" : 20]>
@@ -133,9 +133,7 @@ def test_modules_of_the_folder_are_none_of_the_program(
     worker = Worker(parser.parse_model(RANDOM).SerializeToString())
     assert len(drawn(worker)) == 4
     worker.close()
-    assert subprocess.run(
-        module_command("numpy"), env=module_environment(), check=False, capture_output=True
-    ).returncode
+    assert run_python("numpy", seconds=60).returncode
     assert not (tmp_path / "ran").exists()
 
 
