@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import onnxtool
+from onnxtool.conversion.sklearn.given_types import as_given, given_types
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.data.frames import as_table
 
 sklearn = pytest.importorskip("sklearn")
 pd = pytest.importorskip("pandas")
@@ -121,6 +124,33 @@ def test_small_integers_are_named(tmp_path: Any) -> None:
     assert any("visits (int8)" in note and "fewer digits" in note for note in report.notes)
     wide = onnxtool.convert(model, tmp_path / "n.onnx", sample=x.astype("float64"), effort="quick")
     assert not any("fewer digits" in note for note in wide.notes)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "found"),
+    [
+        (np.array([1.5], np.float32), None, "float64"),
+        (np.array([1], np.int64), None, "int64"),
+        (np.array([1.0, 2.0]), "int8", "int8"),
+        (np.array([1.0, 200.0]), "int8", "float64"),
+        (np.array([1.0, np.nan]), "int8", "float64"),
+        (np.array([0.5, np.nan]), "float16", "float16"),
+        (np.array([0.1]), "float16", "float64"),
+        (np.array([0.1]), "float32", "float32"),
+    ],
+)
+def test_numbers_are_given_in_the_sample_s_type_where_it_holds_them(values: Any, kind: Any, found: str) -> None:
+    given = as_given(values, None if kind is None else np.dtype(kind))
+    assert given.dtype == found
+    assert np.array_equal(given, values.astype(found), equal_nan=values.dtype.kind == "f")
+
+
+def test_a_frame_s_columns_are_those_of_a_matrix_without_names() -> None:
+    """Of several inputs, others than theirs tell nothing."""
+    frame = as_table(pd.DataFrame({"p": np.ones(2, np.float32), "q": np.ones(2, np.int8)}))
+    matrix = TensorSpec("X", np.dtype("float64"), ("batch", 2))
+    assert given_types(frame, [matrix]) == {"X": np.float32}
+    assert given_types(frame, [matrix, TensorSpec("y", np.dtype("float64"), ("batch", 1))]) == {}
 
 
 def _doubles_alone(x: Any) -> Any:
