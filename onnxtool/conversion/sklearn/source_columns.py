@@ -37,6 +37,8 @@ _SAME_FUNCTIONS = {
     *("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "invert", "isnan", "isinf", "signbit"),
     "remainder",
 }
+# Of these, those that it computes with other numbers than a source in float32.
+_SAME_IN_DOUBLES = ("FunctionTransformer", "Normalizer")
 _FORMULA_ERROR = 32.0  # of formulas whose results are about one
 _OTHER_ERROR = 2.0**12  # of other operations than the source's
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
@@ -180,8 +182,9 @@ class SourceColumns:
         if not made.width:
             return None
         other = getattr(made.step, "sublinear_tf", False) or rounds_otherwise(made.step)
-        if type(made.step).__name__ in _SAME and not other and (before is None or _is_exact(before)):
-            return _fresh(name, made.width, raw=False, relative=self._error(0.0))
+        kind = type(made.step).__name__
+        if kind in _SAME and not other and (before is None or _is_exact(before)):
+            return _fresh(name, made.width, raw=False, relative=self._error(0.0) if kind in _SAME_IN_DOUBLES else 0.0)
         summed = before is not None and bool(before["summed"].any())
         summed |= hasattr(made.step, "components_") or hasattr(made.step, "scalings_")
         return _fresh(name, made.width, raw=False, relative=self._error(_OTHER_ERROR), summed=summed)

@@ -40,7 +40,10 @@ def _convert(write: NodeWriter) -> None:
         raise UnsupportedError("SplineTransformer: extrapolation='linear' of degree 1 is for one feature only here.")
     x = write.joined()
     columns = [_feature(write, step, spline, x, place) for place, spline in enumerate(step.bsplines_)]
-    write.give(write.columns(columns))
+    found = write.columns(columns)
+    write.give(
+        write.in_float32(found) if computes_in_float32(write) else found
+    )  # SciPy gives doubles, which are kept so
 
 
 def _feature(write: NodeWriter, step: Estimator, spline: Any, x: str, place: int) -> str:
