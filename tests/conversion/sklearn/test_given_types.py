@@ -18,7 +18,7 @@ pd = pytest.importorskip("pandas")
 from sklearn import datasets  # noqa: E402
 from sklearn.compose import ColumnTransformer  # noqa: E402
 from sklearn.decomposition import PCA  # noqa: E402
-from sklearn.ensemble import RandomForestRegressor  # noqa: E402
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor  # noqa: E402
 from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: E402
 from sklearn.naive_bayes import GaussianNB  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
@@ -29,6 +29,7 @@ from sklearn.preprocessing import (  # noqa: E402
     MinMaxScaler,
     Normalizer,
     PolynomialFeatures,
+    SplineTransformer,
     StandardScaler,
 )
 
@@ -94,6 +95,8 @@ def test_small_integers_beside_float32_are_computed_with_in_float32(tmp_path: An
         (StandardScaler(), KNeighborsClassifier()),
         (StandardScaler(), PolynomialFeatures(3), KNeighborsClassifier()),
         (Normalizer(), GaussianNB()),
+        (PolynomialFeatures(2), RandomForestClassifier(20, random_state=0)),
+        (SplineTransformer(), RandomForestClassifier(20, random_state=0)),
     ],
     ids=lambda steps: "+".join(type(s).__name__ for s in steps),
 )
@@ -102,7 +105,9 @@ def test_steps_round_as_the_source_does(tmp_path: Any, steps: Any) -> None:
     x = x.astype("float32")
     model = make_pipeline(*steps).fit(x, y)
     assert onnxtool.convert(model, tmp_path / "m.onnx", sample=x, effort="quick").ok
-    assert (onnxtool.run(tmp_path / "m.onnx", data=x).frame["label"] == model.predict(x)).all()
+    found = onnxtool.run(tmp_path / "m.onnx", data=x).frame
+    assert (found["label"] == model.predict(x)).all()
+    assert np.allclose(found.iloc[:, 1:], model.predict_proba(x), 1e-4, 1e-5)
 
 
 def test_sums_in_float32_are_held_to_the_sample_alone(tmp_path: Any) -> None:

@@ -41,9 +41,8 @@ def _convert(write: NodeWriter) -> None:
     x = write.joined()
     columns = [_feature(write, step, spline, x, place) for place, spline in enumerate(step.bsplines_)]
     found = write.columns(columns)
-    write.give(
-        write.in_float32(found) if computes_in_float32(write) else found
-    )  # SciPy gives doubles, which are kept so
+    # SciPy computes in float64 in any case; scikit-learn keeps that in the type of the rows.
+    write.give(write.in_float32(found) if computes_in_float32(write) else found)
 
 
 def _feature(write: NodeWriter, step: Estimator, spline: Any, x: str, place: int) -> str:
