@@ -5,11 +5,8 @@ Source: scikit-learn, `sklearn.preprocessing._polynomial`; de Boor, "A Practical
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.source_columns import computes_in_float32
@@ -38,64 +35,78 @@ def _convert(write: NodeWriter) -> None:
     if step.extrapolation == "linear" and step.degree <= 1 and len(step.bsplines_) > 1:
         # scikit-learn 1.9 counts its degree up from one feature to the next there.
         raise UnsupportedError("SplineTransformer: extrapolation='linear' of degree 1 is for one feature only here.")
-    x = write.joined()
-    columns = [_feature(write, step, spline, x, place) for place, spline in enumerate(step.bsplines_)]
-    found = write.columns(columns)
+    splines, kept = step.bsplines_, slice(None if step.include_bias else -1)
+    knots = np.stack([np.asarray(spline.t, np.float64) for spline in splines], axis=1)
+    first, last = knots[step.degree], knots[-step.degree - 1]
+    periodic = step.extrapolation == "periodic"
+    x = value = write.joined()
+    if periodic:
+        length = np.where(last == first, 1.0, last - first)
+        rest = write.add("Mod", write.add("Sub", x, first), length, fmod=1)
+        below = write.add("Where", write.add("Less", rest, 0.0), length, 0.0)
+        value = write.add("Add", write.add("Add", rest, below), first)
+    elif step.extrapolation in ("constant", "linear"):
+        value = write.add("Min", write.add("Max", x, first), last)
+    result = _functions(write, knots, np.asarray(splines[0].c, np.float64)[:, kept], value)
+    x = write.add("Unsqueeze", x, np.array([2]))
+    if step.extrapolation == "linear":
+        for ends, kind in ((first, "Less"), (last, "Greater")):
+            slopes, levels = (
+                np.stack([f(end, nu=n) for f, end in zip(splines, ends, strict=True)])[:, kept] for n in (1, 0)
+            )
+            line = write.add("Add", write.add("Mul", write.add("Sub", x, ends[:, None]), slopes), levels)
+            result = write.add("Where", write.add(kind, x, ends[:, None]), line, result)
+    # Of features that were constant scikit-learn gives the same everywhere, but for steps that go on beyond.
+    if (first == last).any() and (step.degree or periodic):
+        at = np.zeros(len(splines)) if periodic else first
+        same = np.nan_to_num([f(end) for f, end in zip(splines, at, strict=True)])[:, kept]
+        result = write.add("Where", (first == last)[:, None], same, result)
+    result = write.add("Where", write.add("IsNaN", x), 0.0, result)
+    found = write.add("Reshape", result, np.array([0, len(splines) * splines[0].c[:, kept].shape[1]]))
     # SciPy computes in float64 in any case; scikit-learn keeps that in the type of the rows.
     write.give(write.in_float32(found) if computes_in_float32(write) else found)
 
 
-def _feature(write: NodeWriter, step: Estimator, spline: Any, x: str, place: int) -> str:
-    """The basis functions of one feature, [rows, functions]."""
-    kept = slice(None if step.include_bias else -1)
-    value = write.add("Gather", x, np.array([place]), axis=1)
-    first, last = spline.t[spline.k], spline.t[spline.t.size - spline.k - 1]
-    if first == last:  # of a feature that was constant: scikit-learn gives the same everywhere
-        level = np.nan_to_num(spline(0.0 if step.extrapolation == "periodic" else first))[kept]
-        result = write.add("Where", write.add("IsInf", value), level[None], level[None])
-    elif step.extrapolation == "periodic":
-        rest = write.add("Mod", write.add("Sub", value, first), last - first, fmod=1)
-        below = write.add("Where", write.add("Less", rest, 0.0), last - first, 0.0)
-        result = _functions(write, spline, write.add("Add", write.add("Add", rest, below), first), kept)
-    elif step.extrapolation in ("constant", "linear"):
-        result = _functions(write, spline, write.add("Min", write.add("Max", value, first), last), kept)
-    else:
-        result = _functions(write, spline, value, kept)
-    if step.extrapolation == "linear" and first != last:
-        for end, kind in ((first, "Less"), (last, "Greater")):
-            further = write.add("Mul", write.add("Sub", value, end), spline(end, nu=1)[None, kept])
-            line = write.add("Add", further, spline(end)[None, kept])
-            result = write.add("Where", write.add(kind, value, end), line, result)
-    return write.add("Where", write.add("IsNaN", value), 0.0, result)
-
-
-def _functions(write: NodeWriter, spline: Any, x: str, kept: slice) -> str:
-    """A spline's columns, in the order in which scipy adds and multiplies: its last digits may decide what follows.
+def _functions(write: NodeWriter, knots: np.ndarray, weights: np.ndarray, x: str) -> str:
+    """The basis functions of all features, [rows, features, functions], in the order in which scipy adds and
+    multiplies: their last digits may decide what follows.
 
     Source: de Boor's recursion as in scipy 1.17, `_deBoor_D` of interpolate/src/__fitpack.cc.
+
+    Args:
+        write: adds nodes.
+        knots: [knots, features].
+        weights: of the splines in each function, the same for all features.
+        x: [rows, features].
     """
-    degree, knots = spline.k, np.asarray(spline.t, np.float64)
-    places = np.arange(degree, knots.size - degree - 1)  # of the knots at which intervals begin
-    passed = write.cast(write.add("GreaterOrEqual", x, knots[None, places[1:]]), INT64)
-    interval = write.add("ReduceSum", passed, np.array([1]), keepdims=0)
-    above = [write.add("Sub", write.add("Gather", knots[places + n, None], interval, axis=0), x) for n in
-             range(1, degree + 1)]  # fmt: skip
-    below = [write.add("Sub", x, write.add("Gather", knots[places - n, None], interval, axis=0)) for n in range(degree)]
-    values = [write.constant(np.ones((1, 1)))]
+    degree = len(knots) - len(weights) - 1
+    places = np.arange(degree, len(knots) - degree - 1)  # of the knots at which intervals begin
+    passed = write.add("GreaterOrEqual", write.add("Unsqueeze", x, np.array([2])), knots[places[1:]].T)
+    interval = write.add("ReduceSum", write.cast(passed, INT64), np.array([2]), keepdims=0)
+    features = knots.shape[1]
+    index = write.add("Add", write.add("Mul", interval, np.array([features])), np.arange(features))
+
+    def there(table: np.ndarray) -> str:
+        """What a table [intervals, features] has for each number."""
+        return write.add("Gather", table.reshape(-1), index, axis=0)
+
+    above = [write.add("Sub", there(knots[places + n]), x) for n in range(1, degree + 1)]
+    below = [write.add("Sub", x, there(knots[places - n])) for n in range(degree)]
+    values = [write.constant(np.ones((1, features)))]
     for order in range(1, degree + 1):
         following: list[str] = []
         for n in range(1, order + 1):
-            width = knots[places + n, None] - knots[places + n - order, None]
+            width = knots[places + n] - knots[places + n - order]
             width[width == 0] = np.inf  # of knots that are one: nothing is added
-            part = write.add("Div", values[n - 1], write.add("Gather", width, interval, axis=0))
+            part = write.add("Div", values[n - 1], there(width))
             lower = write.add("Mul", part, above[n - 1])
             following[-1:] = [lower if n == 1 else write.add("Add", following[-1], lower)]
             following.append(write.add("Mul", part, below[order - n]))
         values = following
-    table = np.asarray(spline.c, np.float64)[:, kept]
     total = ""
     for n, part in enumerate(values):
-        term = write.add("Mul", part, write.add("Gather", table[places - degree + n], interval, axis=0))
+        own = write.add("Gather", weights[places - degree + n], interval, axis=0)
+        term = write.add("Mul", write.add("Unsqueeze", part, np.array([2])), own)
         total = write.add("Add", total, term) if total else term
     return total
 

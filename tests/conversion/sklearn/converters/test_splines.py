@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 from onnxtool.errors import UnsupportedError
+from onnxtool.model.io import read_proto
 from tests.conversion.sklearn.converted_model import run_converted
 
 RANDOM = np.random.default_rng(0)
@@ -28,10 +29,20 @@ def test_splines_to_the_last_digit(degree: int, extrapolation: str, tmp_path: Pa
         with pytest.raises(UnsupportedError, match="one feature"):
             run_converted(SplineTransformer(5, degree=degree, extrapolation="linear").fit(X), tmp_path, X)
         return
-    step = SplineTransformer(5, degree=degree, extrapolation=extrapolation).fit(X)
-    rows = X if (extrapolation, degree) == ("constant", 0) else BEYOND  # scikit-learn fails beyond steps
+    ones = (np.ones((len(X), 1)), np.linspace(0, 2, len(BEYOND))[:, None])  # a column that was constant
+    fitted, beyond = (np.hstack(part) for part in zip((X, BEYOND), ones, strict=True))
+    step = SplineTransformer(5, degree=degree, extrapolation=extrapolation).fit(fitted)
+    rows = fitted if (extrapolation, degree) == ("constant", 0) else beyond  # scikit-learn fails beyond steps
     (found,) = run_converted(step, tmp_path, rows)
     np.testing.assert_array_equal(found, step.transform(rows))
+
+
+def test_all_columns_share_the_nodes(tmp_path: Path) -> None:
+    run_converted(SplineTransformer().fit(X), tmp_path, X)
+    few = len(read_proto(tmp_path / "out.onnx").graph.node)
+    many = np.tile(X, 10)
+    run_converted(SplineTransformer().fit(many), tmp_path, many)
+    assert len(read_proto(tmp_path / "out.onnx").graph.node) == few
 
 
 @pytest.mark.parametrize(
