@@ -263,6 +263,15 @@ def rounds_otherwise(step: Any) -> bool:
 watched_columns: ContextVar[SourceColumns | None] = ContextVar("watched_columns", default=None)
 
 
+def reads_exact_numbers(write: NodeWriter) -> bool:
+    """Whether what is read has the very numbers of the source, to the last digit."""
+    source = watched_columns.get()
+    if source is None:
+        return False
+    found = [source.of(i.full_name) if i.full_name in source else None for i in write.inputs]
+    return all(columns is not None and _is_exact(columns) for columns in found)
+
+
 def computes_in_float32(write: NodeWriter) -> bool:
     """Whether the source gives what is written in float32."""
     source = watched_columns.get()

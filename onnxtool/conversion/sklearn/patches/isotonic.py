@@ -5,6 +5,7 @@ Source: scikit-learn, `sklearn.isotonic` and `sklearn.calibration`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from onnxtool.conversion.sklearn.converters.members import logistic_of, score_co
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
+
+_FEW_POINTS = 64
 
 
 def _convert_regression(write: NodeWriter) -> None:
@@ -28,7 +31,7 @@ def interpolated(write: NodeWriter, model: Estimator, value: str) -> str:
     if steps.dtype == np.float32:  # then it computes in that
         value = write.cast(write.cast(value, FLOAT), DOUBLE)
     within = write.add("Min", write.add("Max", value, x[:1]), x[-1:])
-    result = on_lines(write, within, x, y)
+    result = on_lines(write, within, x[None], y[None])
     if model.out_of_bounds == "clip":
         return result
     inside = write.add("Equal", within, value)
@@ -36,22 +39,45 @@ def interpolated(write: NodeWriter, model: Estimator, value: str) -> str:
 
 
 def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray, reached: str = "") -> str:
-    """`numpy.interp` of doubles [rows, 1]: lines between points, and the outer points' level beyond them.
+    """`numpy.interp` of doubles: lines between points, and the outer points' level beyond them.
 
     Args:
         write: adds nodes.
-        value: where.
-        x: of the points, in order; of equal ones the last counts.
-        y: of the points.
-        reached: which points `value` has reached, bool [rows, points]; "" where its own digits tell.
+        value: where, [rows, columns].
+        x: of the points of each column, [columns, points], in order; of equal ones the last counts.
+        y: of the points, [columns, points].
+        reached: which points `value` has reached, bool [rows, columns, points]; "" where its own digits tell.
     """
-    reached = write.cast(reached or write.add("GreaterOrEqual", value, x.reshape(1, -1)), DOUBLE)
-    place = write.cast(write.add("ReduceSum", reached, np.array([1]), keepdims=1), INT64)
-    widths = np.diff(x)
+    place = _count(write, reached) if reached else _points_reached(write, value, x)
+    widths, first = np.diff(x), np.zeros((len(x), 1))
     slopes = np.diff(y) / np.where(widths == 0, 1.0, widths)
-    tables = (np.concatenate([x[:1], x]), np.concatenate([y[:1], y]), np.concatenate([[0.0], slopes, [0.0]]))
-    starts, levels, rises = (write.add("Gather", table, place, axis=0) for table in tables)
+    tables = ((x[:, :1], x), (y[:, :1], y), (first, slopes, first))
+    index = write.add("Add", place, np.arange(len(x)) * (x.shape[1] + 1))
+    starts, levels, rises = (write.add("Gather", np.hstack(table).reshape(-1), index, axis=0) for table in tables)
     return write.add("Add", levels, write.add("Mul", rises, write.add("Sub", value, starts)))
+
+
+def _points_reached(write: NodeWriter, value: str, x: np.ndarray) -> str:
+    """How many points of its column each number has reached; of many points those of one block are compared alone."""
+    columns, points = x.shape
+    value = write.add("Unsqueeze", value, np.array([2]))
+    if points <= _FEW_POINTS:
+        return _count(write, write.add("GreaterOrEqual", value, x))
+    size = math.ceil(math.sqrt(points))
+    count = math.ceil(points / size)
+    blocks = np.full((columns, count * size), np.nan)  # which nothing reaches
+    blocks[:, :points] = x
+    begun = _count(write, write.add("GreaterOrEqual", value, blocks[:, ::size]))
+    block = write.add("Max", write.add("Sub", begun, np.array([1])), np.array([0]))
+    index = write.add("Add", block, np.arange(columns) * count)
+    own = write.add("Gather", blocks.reshape(-1, size), index, axis=0)
+    inside = _count(write, write.add("GreaterOrEqual", value, own))
+    return write.add("Add", write.add("Mul", block, np.array([size])), inside)
+
+
+def _count(write: NodeWriter, truths: str) -> str:
+    """How many are true, int64: [rows, columns, n] -> [rows, columns]."""
+    return write.add("ReduceSum", write.cast(truths, INT64), np.array([2]), keepdims=0)
 
 
 def _convert_calibrated(write: NodeWriter, _original: Callable[[], None]) -> None:

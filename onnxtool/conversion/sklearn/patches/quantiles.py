@@ -14,6 +14,7 @@ from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, No
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.patches.exact_columns import passed_thresholds
 from onnxtool.conversion.sklearn.patches.isotonic import on_lines
+from onnxtool.conversion.sklearn.source_columns import reads_exact_numbers
 
 _THRESHOLD = 1e-7  # scikit-learn's BOUNDS_THRESHOLD
 _FARTHEST = 5.5  # beyond, a share is nearer to 0 or 1 than that
@@ -38,38 +39,45 @@ _FAR = (
 
 
 def _convert(write: NodeWriter) -> None:
-    step = write.step
-    normal = step.output_distribution == "normal"
+    """All columns at once: the mean of the lines through the quantiles from below and from above."""
+    quantiles = np.ascontiguousarray(np.asarray(write.step.quantiles_, np.float64).T)
+    places = np.broadcast_to(np.asarray(write.step.references_, np.float64), quantiles.shape)
     x = write.joined()
-    places, columns = np.asarray(step.references_, np.float64), []
-    for number, quantiles in enumerate(np.asarray(step.quantiles_, np.float64).T):
-        value = write.add("Gather", x, np.array([number]), axis=1)
-        reached, within = _reached(write, value, number, quantiles)
-        upwards = on_lines(write, value, quantiles, places, reached)
-        downwards = on_lines(write, write.add("Neg", value), -quantiles[::-1], -places[::-1], within)
-        mean = write.add("Mul", write.add("Sub", upwards, downwards), 0.5)
-        if normal:
-            top = write.add("Less", quantiles[-1:], write.add("Add", value, _THRESHOLD))
-            bottom = write.add("Less", write.add("Sub", value, _THRESHOLD), quantiles[:1])
-        else:
-            top = write.add("Gather", reached, np.array([-1]), axis=1)
-            bottom = write.add("Gather", within, np.array([0]), axis=1)
-        columns.append(write.add("Where", bottom, 0.0, write.add("Where", top, 1.0, mean)))
-    share = write.columns(columns)
+    reached, within = _reached(write, quantiles)
+    upwards = on_lines(write, x, quantiles, places, reached)
+    downwards = on_lines(write, write.add("Neg", x), -quantiles[:, ::-1], -places[:, ::-1], within)
+    mean = write.add("Mul", write.add("Sub", upwards, downwards), 0.5)
+    first, last = quantiles[:, 0], quantiles[:, -1]
+    normal = write.step.output_distribution == "normal"
+    if normal:
+        top = write.add("Less", last, write.add("Add", x, _THRESHOLD))
+        bottom = write.add("Less", write.add("Sub", x, _THRESHOLD), first)
+    elif reached:
+        top = write.add("Gather", reached, np.array(-1), axis=2)
+        bottom = write.add("Gather", within, np.array(0), axis=2)
+    else:
+        top, bottom = write.add("GreaterOrEqual", x, last), write.add("LessOrEqual", x, first)
+    share = write.add("Where", bottom, 0.0, write.add("Where", top, 1.0, mean))
     write.give(_clipped(write, normal_quantile(write, share)) if normal else share)
 
 
-def _reached(write: NodeWriter, value: str, column: int, quantiles: np.ndarray) -> tuple[str, str]:
-    """Which quantiles a column is at or above, and which it is at or below, bool [rows, quantiles].
+def _reached(write: NodeWriter, quantiles: np.ndarray) -> tuple[str, str]:
+    """Which quantiles each number is at or above, and which it is at or below, bool [rows, columns, quantiles]; ""
+    where its own digits tell.
 
     Where quantiles are equal the share jumps, and what steps before make of a number may be off by a last digit.
     """
-    if (np.diff(quantiles) > 0).all():
-        return write.add("GreaterOrEqual", value, quantiles[None]), write.add("LessOrEqual", value, quantiles[None])
-    columns = np.full(len(quantiles), column)
-    above = passed_thresholds(write, columns, "BRANCH_GT", quantiles)
-    known = write.add("Equal", value, value)  # no NaN
-    return passed_thresholds(write, columns, "BRANCH_GTE", quantiles), write.add("And", write.add("Not", above), known)
+    if (np.diff(quantiles) > 0).all() or reads_exact_numbers(write):
+        return "", ""
+    columns, x = np.repeat(np.arange(len(quantiles)), quantiles.shape[1]), write.joined()
+    known = write.add("Unsqueeze", write.add("Equal", x, x), np.array([2]))  # no NaN
+    above, reached = (
+        write.add(
+            "Reshape", passed_thresholds(write, columns, mode, quantiles.ravel()), np.array([0, *quantiles.shape])
+        )
+        for mode in ("BRANCH_GT", "BRANCH_GTE")
+    )
+    return reached, write.add("And", write.add("Not", above), known)
 
 
 def _clipped(write: NodeWriter, value: str) -> str:

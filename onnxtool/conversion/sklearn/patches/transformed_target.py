@@ -48,11 +48,8 @@ def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
         return _powered_back(write, transformer, value)
     if name == "QuantileTransformer":
         value = normal_share(write, value) if transformer.output_distribution == "normal" else value
-        columns = [
-            on_lines(write, write.add("Gather", value, np.array([place]), axis=1), transformer.references_, quantiles)
-            for place, quantiles in enumerate(np.asarray(transformer.quantiles_, np.float64).T)
-        ]
-        return write.columns(columns)
+        quantiles = np.ascontiguousarray(np.asarray(transformer.quantiles_, np.float64).T)
+        return on_lines(write, value, np.broadcast_to(transformer.references_, quantiles.shape), quantiles)
     if name in SCALERS:
         for kind, numbers in reversed(scaler_steps(transformer)):
             value = write.add(_INVERSES[kind], value, numbers)
