@@ -159,6 +159,12 @@ class NodeWriter:
         self.give_labels(self.add("ArgMax", chances, axis=1, keepdims=0), classes)
         self.give(chances, self.outputs[1])
 
+    def give_inliers(self, scores: str, least: float = 0.0) -> None:
+        """Make scores [rows, 1], and for labels 1 where they are at least so much and -1 elsewhere, the outputs."""
+        inside = self.cast(self.add("GreaterOrEqual", scores, least), INT64)
+        self.give_labels(self.add("Reshape", inside, np.array([-1])), [-1, 1])
+        self.give(scores, self.outputs[1])
+
     def cast(self, value: str, kind: int, name: str | None = None) -> str:
         """A value in another type."""
         return self.add("Cast", value, name=name, to=kind)

@@ -92,6 +92,12 @@ def number_type(given: Any) -> Any:
     return DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
 
 
+def typed_as_rows(operator: Any, known: Callable[[Any], None]) -> None:
+    """Doubles of doubles, in the shapes that skl2onnx knows; 1.20 declares floats in some cases."""
+    known(operator)
+    operator.outputs[0].type = number_type(operator.inputs[0].type)(operator.outputs[0].type.shape)
+
+
 def transformer(kind: str, convert: Converter, width: Callable[[Any], int]) -> Registration:
     """For an estimator that gives a matrix of numbers.
 

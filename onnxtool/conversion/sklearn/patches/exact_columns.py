@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension, number_type
+from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension, typed_as_rows
 from onnxtool.conversion.sklearn.raw_thresholds import Thresholds, raw_thresholds
 from onnxtool.conversion.sklearn.source_columns import SourceColumns, computes_in_float32, watched_columns
 from onnxtool.conversion.small_numbers import expm1, log1p
@@ -182,13 +182,7 @@ def _registered(kind: str, convert: Callable[[NodeWriter], str]) -> Registration
         else:
             original()
 
-    return extension(kind, converted, shapes=_typed)
-
-
-def _typed(operator: Any, known: Callable[[Any], None]) -> None:
-    """Doubles of doubles; skl2onnx 1.20 declares floats for what a PowerTransformer gives."""
-    known(operator)
-    operator.outputs[0].type = number_type(operator.inputs[0].type)(operator.outputs[0].type.shape)
+    return extension(kind, converted, shapes=typed_as_rows)
 
 
 IN_DOUBLES = converter_patch(

@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from onnxtool.conversion.sklearn.converters.distances import distances
 from onnxtool.conversion.sklearn.converters.kernels import kernel_of
 from onnxtool.conversion.sklearn.converters.members import give_posterior
-from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, labels_and_scores, transformer
 from onnxtool.errors import UnsupportedError
 
@@ -118,9 +118,7 @@ def _convert_ellipse(write: NodeWriter) -> None:
     apart = write.add("Sub", write.joined(), np.asarray(model.location_, np.float64).reshape(1, -1))
     parts = write.add("Mul", write.add("MatMul", apart, np.float64(model.get_precision())), apart)
     score = write.add("Sub", -float(model.offset_), write.add("ReduceSum", parts, np.array([1]), keepdims=1))
-    inside = write.cast(write.add("GreaterOrEqual", score, 0.0), INT64)
-    write.give_labels(write.add("Reshape", inside, np.array([-1])), [-1, 1])
-    write.give(score, write.outputs[1])
+    write.give_inliers(score)
 
 
 def _convert_subclusters(write: NodeWriter) -> None:

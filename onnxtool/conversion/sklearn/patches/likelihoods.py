@@ -17,7 +17,7 @@ import numpy as np
 from onnxtool.conversion.sklearn.converters.kernels import covariance
 from onnxtool.conversion.sklearn.converters.members import give_posterior
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, extension, typed_as_rows
 from onnxtool.errors import UnsupportedError
 
 
@@ -133,6 +133,19 @@ def _convert_process(write: NodeWriter) -> None:
     write.give(chances, write.outputs[1])
 
 
+def _convert_process_mean(write: NodeWriter, original: Callable[[], None]) -> None:
+    model = write.step
+    if not hasattr(model, "X_train_"):  # not fitted: that it predicts zeros is skl2onnx's
+        original()
+        return
+    fitted, weights = np.asarray(model.X_train_, np.float64), np.asarray(model.alpha_, np.float64)
+    kernel = covariance(write, write.joined(), fitted, model.kernel_)
+    kernel = write.on_all_rows(np.full((1, len(fitted)), kernel)) if isinstance(kernel, float) else kernel
+    scale, level = (np.asarray(n, np.float64).reshape(1, -1) for n in (model._y_train_std, model._y_train_mean))
+    # ONNX Runtime makes MatMul and Mul one operator, whose factor is a float32.
+    write.give(write.add("Add", write.add("MatMul", kernel, weights.reshape(len(fitted), -1) * scale), level))
+
+
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 subtracts large numbers of mixtures, takes a little more than 1 for 1 in BernoulliNB, has no "
@@ -143,4 +156,5 @@ PATCH = converter_patch(
     extension("sklearn.naive_bayes:BernoulliNB", _convert_truths),
     classifier("sklearn.discriminant_analysis:QuadraticDiscriminantAnalysis", _convert_quadratic),
     classifier("sklearn.gaussian_process:GaussianProcessClassifier", _convert_process),
+    extension("sklearn.gaussian_process:GaussianProcessRegressor", _convert_process_mean, shapes=typed_as_rows),
 )

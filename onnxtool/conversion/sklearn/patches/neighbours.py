@@ -63,7 +63,7 @@ def _ranked(write: NodeWriter) -> tuple[str, str]:
     from scipy.sparse import issparse
 
     model = write.step
-    if model.weights not in ("uniform", "distance"):
+    if getattr(model, "weights", "uniform") not in ("uniform", "distance"):
         raise UnsupportedError(f"{type(model).__name__}: weights of one's own have no ONNX form here.")
     if (model.effective_metric_params_ or {}).get("w") is not None:
         raise UnsupportedError(f"{type(model).__name__}: weighted features have no ONNX form here.")
@@ -139,6 +139,23 @@ def _targets(model: Any) -> int:
     return int(np.size(model._y) // len(model._y))
 
 
+def _convert_outliers(write: NodeWriter, _original: Callable[[], None]) -> None:
+    """By how much denser it is around a row's neighbours than around the row."""
+    model, axis = write.step, np.array([1])
+    ranked, metric = _ranked(write)
+    near, places = write.smallest(ranked, model.n_neighbors_)
+    near = write.add("Sqrt", near) if metric in _SQUARED else near
+    farthest = np.ascontiguousarray(model._distances_fit_X_[:, model.n_neighbors_ - 1], np.float64)
+    theirs = write.add("Gather", farthest, places, axis=0)
+    reach = write.add("ReduceSum", write.add("Max", near, theirs), axis, keepdims=1)
+    apart = write.add("Div", reach, float(model.n_neighbors_))
+    density = write.add("Div", 1.0, write.add("Add", apart, 1e-10))
+    ratios = write.add("Div", write.add("Gather", np.asarray(model._lrd, np.float64), places, axis=0), density)
+    mean = write.add("Div", write.add("ReduceSum", ratios, axis, keepdims=1), float(model.n_neighbors_))
+    scores = write.add("Sub", -float(model.offset_), mean)
+    write.give_inliers(scores)
+
+
 def _convert_centres(write: NodeWriter) -> None:
     centres = np.asarray(write.step.cluster_centers_, np.float64)
     squares, ranks = distances_by_products(write, write.joined(), centres)
@@ -149,11 +166,13 @@ def _convert_centres(write: NodeWriter) -> None:
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 sums distances in another order, divides by zero where a row meets a fitted one, and takes so many "
-    "nearest rows for those within a radius; of clusters, the distance from a centre may be NaN",
+    "nearest rows for those within a radius; outliers take it a step for each fitted row; of clusters, the distance "
+    "from a centre may be NaN",
     extension("sklearn.neighbors:KNeighborsClassifier", _convert_classifier),
     extension("sklearn.neighbors:KNeighborsRegressor", _convert_regressor),
     classifier("sklearn.neighbors:RadiusNeighborsClassifier", _convert_within_classifier),
     transformer("sklearn.neighbors:RadiusNeighborsRegressor", _convert_within_regressor, _targets),
+    extension("sklearn.neighbors:LocalOutlierFactor", _convert_outliers),
     *(
         labels_and_scores(f"sklearn.cluster:{name}", _convert_centres, lambda model: len(model.cluster_centers_))
         for name in ("KMeans", "MiniBatchKMeans")

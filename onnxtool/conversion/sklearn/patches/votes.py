@@ -1,6 +1,8 @@
-"""Votes of classifiers: Bagging, AdaBoost and VotingClassifier, by their members' chances or labels.
+"""Votes of classifiers: Bagging, AdaBoost and VotingClassifier, by their members' chances or labels; and isolation
+forests, by the lengths of their trees' paths.
 
-Source: scikit-learn, `sklearn.ensemble.BaggingClassifier`, `AdaBoostClassifier` and `VotingClassifier`.
+Source: scikit-learn, `sklearn.ensemble.BaggingClassifier`, `AdaBoostClassifier`, `VotingClassifier` and
+`IsolationForest`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from onnxtool.conversion.boosting.ensembles import TreeEnsemble
 from onnxtool.conversion.sklearn.converters.members import classified
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
+from onnxtool.errors import UnsupportedError
+
+_ROUNDING = 1e-12
 
 
 def _convert_bagging(write: NodeWriter, _original: Callable[[], None]) -> None:
@@ -37,7 +42,7 @@ def _convert_adaboost(write: NodeWriter, original: Callable[[], None]) -> None:
     if any(type(member).__name__ != "DecisionTreeClassifier" for member in model.estimators_):
         original()
         return
-    sums = write.add("Div", _sum_of_trees(write, classes), float(model.estimator_weights_.sum()))
+    sums = write.add("Div", _sum_of_leaves(write, _leaf_votes(write, classes)), float(model.estimator_weights_.sum()))
     if len(classes) > 2:
         place = write.add("ArgMax", sums, axis=1, keepdims=0)
         scores, logits = sums, write.add("Div", sums, len(classes) - 1.0)
@@ -49,30 +54,61 @@ def _convert_adaboost(write: NodeWriter, original: Callable[[], None]) -> None:
     write.give(scores if write.asks_scores else write.add("Softmax", logits, axis=1), write.outputs[1])
 
 
-def _sum_of_trees(write: NodeWriter, classes: np.ndarray) -> str:
-    """[rows, classes], or [rows, 1] of the second of two: a tree's weight for the class that it finds, a share of it
-    against each other. One ensemble, whose leaves hold what they add.
+def _leaf_votes(write: NodeWriter, classes: np.ndarray) -> list[np.ndarray]:
+    """What each tree's nodes add to [classes], or to the second of two alone: the tree's weight for the class that it
+    finds, a share of it against each other.
     """
-    model, trees = write.step, TreeEnsemble()
-    weights = np.asarray(model.estimator_weights_, np.float64)[: len(model.estimators_)]
+    model, found = write.step, []
+    for member, weight in zip(model.estimators_, model.estimator_weights_, strict=False):
+        named = member.classes_[member.tree_.value[:, 0].argmax(axis=1)]
+        votes = np.where(named[:, None] == classes, float(weight), -float(weight) / (len(classes) - 1))
+        found.append(votes[:, 0 if len(classes) > 2 else 1 :])
+    return found
+
+
+def _sum_of_leaves(write: NodeWriter, added: Sequence[np.ndarray], columns: Sequence[np.ndarray] | None = None) -> str:
+    """[rows, numbers], doubles: the sums of what the leaves hold that an ensemble's trees find. One operator.
+
+    Args:
+        write: adds nodes; its step has the trees.
+        added: by each node of each tree, [nodes, numbers].
+        columns: of the rows, that each tree reads; all of them unless given.
+    """
+    trees = TreeEnsemble()
     # Sums are given in float32, so there are two: of multiples of the last place that such a sum has, and of the rest.
-    place = 2.0 ** (np.ceil(np.log2(np.abs(weights).sum())) - 24)
-    for number, (member, weight) in enumerate(zip(model.estimators_, weights, strict=True)):
+    place = 2.0 ** (np.ceil(np.log2(sum(np.abs(own).max() for own in added))) - 24)
+    for number, (member, own) in enumerate(zip(write.step.estimators_, added, strict=True)):
         tree = member.tree_
+        coarse = np.round(own / place) * place
+        leaves = np.hstack([coarse, own - coarse])
+        features = np.arange(tree.n_features) if columns is None else columns[number]
         for node, (left, right) in enumerate(zip(tree.children_left, tree.children_right, strict=True)):
-            if left >= 0:
-                trees.add_node(
-                    number, node, featureids=int(tree.feature[node]), values=float(tree.threshold[node]),
-                    modes="BRANCH_LEQ", truenodeids=int(left), falsenodeids=int(right),
-                    missing_value_tracks_true=int(tree.missing_go_to_left[node]),
-                )  # fmt: skip
+            if left < 0:
+                trees.add_leaf(number, node, dict(enumerate(leaves[node])))
                 continue
-            found = classes == member.classes_[tree.value[node, 0].argmax()]
-            votes = np.where(found, weight, -weight / (len(classes) - 1))[0 if len(classes) > 2 else 1 :]
-            coarse = np.round(votes / place) * place
-            trees.add_leaf(number, node, dict(enumerate([*coarse, *(votes - coarse)])))
+            trees.add_node(
+                number, node, featureids=int(features[tree.feature[node]]), values=float(tree.threshold[node]),
+                modes="BRANCH_LEQ", truenodeids=int(left), falsenodeids=int(right),
+                missing_value_tracks_true=int(tree.missing_go_to_left[node]),
+            )  # fmt: skip
     sums = write.add_of("ai.onnx.ml", 3, "TreeEnsembleRegressor", write.joined(), **trees.attributes)
     return write.add("Add", *write.split(write.cast(sums, DOUBLE), [trees.targets // 2] * 2))
+
+
+def _convert_isolation(write: NodeWriter, _original: Callable[[], None]) -> None:
+    """By the mean length of the paths to the leaves, which hold how much longer they would have been."""
+    from sklearn.ensemble._iforest import _average_path_length
+
+    model = write.step
+    paths, further = model._decision_path_lengths, model._average_path_length_per_tree
+    added = [(np.asarray(p) + f - 1.0).reshape(-1, 1) for p, f in zip(paths, further, strict=True)]
+    most = float(_average_path_length([model._max_samples])[0]) * len(added)
+    if not most:
+        raise UnsupportedError("IsolationForest: trees of one row have no ONNX form here.")
+    depths = write.add("Div", _sum_of_leaves(write, added, model.estimators_features_), -most)
+    scores = write.add("Sub", -float(model.offset_), write.add("Pow", 2.0, depths))
+    # Of a row of the fit that the offset was read off, the score is the offset but for rounding.
+    write.give_inliers(scores, -_ROUNDING)
 
 
 def _convert_voting(write: NodeWriter, _original: Callable[[], None]) -> None:
@@ -111,8 +147,9 @@ def _mean(write: NodeWriter, values: Sequence[str], weights: np.ndarray) -> str:
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 takes the most frequent vote of all rows together, and linear discriminants for logistic ones; of "
-    "AdaBoost it writes seven nodes for each tree",
+    "AdaBoost it writes seven nodes for each tree, of isolation forests twenty",
     extension("sklearn.ensemble:BaggingClassifier", _convert_bagging),
     extension("sklearn.ensemble:AdaBoostClassifier", _convert_adaboost),
     extension("sklearn.ensemble:VotingClassifier", _convert_voting),
+    extension("sklearn.ensemble:IsolationForest", _convert_isolation),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("skl2onnx")
-from sklearn.gaussian_process import GaussianProcessClassifier, kernels
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor, kernels
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
 
@@ -83,3 +83,23 @@ def test_other_gaussian_processes_are_refused(options: dict[str, Any], told: str
     model = GaussianProcessClassifier(optimizer=None, **options).fit(rows, np.arange(30) % 3)
     with pytest.raises(UnsupportedError, match=told):
         run_converted(model, tmp_path, rows)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        None, kernels.ConstantKernel(2.0) * kernels.RBF([1.0, 2.0, 3.0]) + kernels.WhiteKernel(0.1),
+        kernels.Matern(nu=1.5) + kernels.DotProduct(), kernels.RationalQuadratic(),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("targets", [1, 2])
+def test_means_of_a_gaussian_process(kernel: Any, targets: int, tmp_path: Path) -> None:
+    """To the digits of a double, whatever the targets' scale; no step for each fitted row."""
+    rows = RANDOM.standard_normal((70, 3))
+    y = 1e4 + 300 * np.stack([np.sin(rows[:, 0]), rows[:, 1] ** 2], axis=1)
+    y = y[:, 0] if targets == 1 else y
+    model = GaussianProcessRegressor(kernel, optimizer=None, alpha=0.1, normalize_y=True).fit(rows, y)
+    tried = np.concatenate([rows, 3 * rows])
+    (found,) = run_converted(model, tmp_path, tried)
+    np.testing.assert_allclose(found.reshape(model.predict(tried).shape), model.predict(tried), 1e-12)

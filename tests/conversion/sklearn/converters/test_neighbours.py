@@ -13,6 +13,7 @@ pytest.importorskip("skl2onnx")
 from sklearn.neighbors import (
     KNeighborsClassifier,
     KNeighborsRegressor,
+    LocalOutlierFactor,
     RadiusNeighborsClassifier,
     RadiusNeighborsRegressor,
 )
@@ -157,3 +158,16 @@ def test_ties_on_every_row_are_said_once(tmp_path: Path) -> None:
     model = KNeighborsClassifier(5).fit(grid, grid[:, 0] > 0)
     report = convert(model, tmp_path / "out.onnx", effort="quick", sample={"X": grid})
     assert report.ok and report.untested.count("not compared where classes or neighbours tie") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"contamination": 0.1, "n_neighbors": 5}, {"algorithm": "brute"}, {"metric": "manhattan"}],
+    ids=str,
+)
+def test_outliers_by_the_density_around_them(options: dict[str, Any], tmp_path: Path) -> None:
+    fitted, rows = FITTED.astype(np.float64), np.concatenate([ROWS, 4 * ROWS]).astype(np.float64)
+    model = LocalOutlierFactor(novelty=True, **options).fit(fitted)
+    label, scores = run_converted(model, tmp_path, rows)
+    np.testing.assert_array_equal(label, model.predict(rows))
+    np.testing.assert_allclose(scores[:, 0], model.decision_function(rows), rtol=1e-6, atol=1e-9)

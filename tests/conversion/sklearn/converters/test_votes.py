@@ -12,7 +12,13 @@ import pytest
 pytest.importorskip("skl2onnx")
 from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    IsolationForest,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
@@ -22,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from onnxtool.errors import UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
 
 RANDOM = np.random.default_rng(0)
@@ -101,3 +108,25 @@ def test_others_than_trees_vote_one_by_one(tmp_path: Path) -> None:
     found, chances = run_converted(model, tmp_path, X)
     assert found.tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(chances, model.predict_proba(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    # A tenth of 91 rows: the offset is a row's own score, whose label hangs on the last digit.
+    [{}, {"contamination": 0.1}, {"max_features": 0.5}, {"bootstrap": True, "max_samples": 20}],
+    ids=str,
+)
+def test_isolation_is_one_ensemble(options: dict[str, Any], tmp_path: Path) -> None:
+    rows = np.concatenate([X, 3 * X[:1]])
+    model = IsolationForest(n_estimators=30, random_state=0, **options).fit(rows)
+    tried = np.concatenate([rows, 4 * X])
+    label, scores = run_converted(model, tmp_path, tried)
+    np.testing.assert_array_equal(label, model.predict(tried))
+    np.testing.assert_allclose(scores[:, 0], model.decision_function(tried), rtol=0, atol=1e-13)
+    nodes = onnx.load(tmp_path / "out.onnx").graph.node
+    assert [n.op_type for n in nodes].count("TreeEnsembleRegressor") == 1
+
+
+def test_isolation_of_single_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="one row"):
+        run_converted(IsolationForest(n_estimators=3, max_samples=1).fit(X), tmp_path, X)
