@@ -210,7 +210,8 @@ def _random(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Gener
     if spec.dtype.kind == "c":
         return (generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(spec.dtype)
     if domain is not None:
-        ends = domain.columns if shape and len(domain.columns) == shape[-1] else ((domain.low, domain.high),)
+        own = shape and 0 < len(domain.columns) == shape[-1]
+        ends = domain.columns if own else ((domain.low, domain.high),)
         low, high = np.array(ends).T
         return generator.uniform(low, high, size=shape or (1,)).reshape(shape).astype(spec.dtype)
     return np.asarray(generator.standard_normal(shape)).astype(spec.dtype)

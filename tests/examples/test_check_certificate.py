@@ -224,6 +224,7 @@ def test_an_input_with_a_default_is_given_in_both(checker: ModuleType) -> None:
         ("int32[4] x, int32[4] z", "s = Add(x, z) y = Cast<to = 11>(s)",
          "a = Cast<to = 11>(x) b = Cast<to = 11>(z) y = Add(a, b)"),
         ("int32[4] x, int32[4] z", "s = Add(x, x) y = Less(s, z)", "s = Sub(z, x) y = Less(x, s)"),
+        ("int32[1] x, int32[1] z", "s = Concat<axis=0>(x, z) y = ReduceSum(s)", "y = Add(x, z)"),
         ("int32[4] x, float z", "r = Pow(x, minus) y = Cast<to = 11>(r)", "d = Cast<to = 11>(x) y = Reciprocal(d)"),
         ("float[4] x, float z", "y = d.f:one(x)", "y = d.f:other(x)"),
     ],
@@ -250,3 +251,81 @@ def test_a_pad_of_old_opsets_is_not_confirmed(checker: ModuleType) -> None:
     said = {"verdict": "certified", "points": [{"shapes": {"x": [4]}}] * 2, "constants": [], "steps": []}
     with pytest.raises(checker.NotConfirmedError, match="before opset 11"):
         checker.check(said, a, a)
+
+
+X = "float[n, 4] x"
+CROP = 'y = Resize<coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value={}>(x, roi, , d)'
+DIFFERENT = {
+    "a type within others": (
+        "int8[n] x, float[n] z", "c = Cast<to=1>(x) j = Concat<axis=0>(c, z) k = Cast<to=3>(j) y = Cast<to=1>(k)",
+        "c = Cast<to=1>(x) y = Concat<axis=0>(c, z)",
+    ),
+    "eight bits of another kind": (
+        X, "q = QuantizeLinear<output_dtype=17>(x, half) y = DequantizeLinear(q, half)",
+        "q = QuantizeLinear<output_dtype=19>(x, half) y = DequantizeLinear(q, half)",
+    ),
+    "eight bits that do not saturate": (
+        X, "q = QuantizeLinear<output_dtype=17, saturate=0>(x, half) y = DequantizeLinear(q, half)",
+        "q = QuantizeLinear<output_dtype=17>(x, half) y = DequantizeLinear(q, half)",
+    ),
+    "what lies beyond a crop": (X, CROP.format(0.5), CROP.format(0.25)),
+    "bounds beyond what doubles hold": ("int64[n] x", "y = Clip(x, , big)", "y = Clip(x, , bigger)"),
+    "the largest in no order": (
+        X, "v, i = TopK<sorted=0>(x, three) y = Slice(v, naught, two, one)", "y, i = TopK<sorted=0>(x, two)"
+    ),
+    "nothing at all": (
+        X, "r = Relu(x) y = Slice(r, naught, naught, one)", "r = Abs(x) y = Slice(r, naught, naught, one)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_another_function_is_not_confirmed_whatever_a_certificate_says(checker: ModuleType, name: str) -> None:
+    inputs, *bodies = DIFFERENT[name]
+    weights = {
+        "half": np.float32(0.5), "roi": np.float32([0, -1, 1, 2]), "d": np.int64([2, 4]), "big": np.int64(2**53),
+        "bigger": np.int64(2**53 + 1), **{n: np.int64([k]) for k, n in enumerate(("naught", "one", "two", "three"))},
+    }  # fmt: skip
+    head = f'<ir_version: 10, opset_import: ["" : 21]> g ({inputs}) => (float y)'
+    a, b = (model(f"{head} {{ {nodes} }}", weights) for nodes in bodies)
+    said = {"verdict": "certified", "points": [{"shapes": {"x": [2, 4][: 1 + (inputs == X)], "z": [2]}}] * 2}
+    with pytest.raises(checker.NotConfirmedError):
+        checker.check({**said, "constants": [], "steps": []}, a, b)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape"), [("float[n, 4] x", [2, 1]), ("float[n, 4] x", [0, 4]), ("float[n, n] x", [4, 1])]
+)
+def test_sizes_have_to_be_those_of_the_model(checker: ModuleType, inputs: str, shape: list[int]) -> None:
+    head = f'<ir_version: 10, opset_import: ["" : 21]> g ({inputs}) => (float y)'
+    a, b = (model(f"{head} {{ y = {kind}(x, one) }}", {"one": np.int64([1])}) for kind in ("ReduceSum", "ReduceMean"))
+    with pytest.raises(checker.NotConfirmedError):
+        said = {"verdict": "certified", "points": [{"shapes": {"x": shape}}] * 2, "constants": [], "steps": []}
+        checker.check(said, a, b)
+
+
+@pytest.mark.parametrize("squares", [0, 5])
+def test_numbers_that_cancel_hide_no_constant(checker: ModuleType, squares: int) -> None:
+    """(w + c) - c is w, but for doubles it is 0 for a large c, and no number for an infinite one."""
+    a, b = (
+        model(
+            f'<ir_version: 10, opset_import: ["" : 21]> g (float[n, 4] x) => (float y) {{ m = {kind} y = Max(m, c) }}',
+            {"w": np.float32([1, 2, 3, 4]), "v": np.zeros(4, np.float32), "c": np.finfo(np.float32).min},
+        )
+        for kind in ("Mul(x, w)", "Mul(x, v)")
+    )
+    steps = [("Mul", ["c", "c"] if k == 0 else [f"c{k}"] * 2, f"c{k + 1}") for k in range(squares)]
+    large = f"c{squares}" if squares else "c"
+    steps += [("Add", ["w", large], "sum"), ("Sub", ["sum", large], "v w")]
+    named = [{"operator": o, "inputs": i, "output": n, "attributes": {}} for o, i, n in steps]
+    said = {"verdict": "certified", "points": [{"shapes": {"x": [2, 4]}}] * 2, "steps": named}
+    with pytest.raises(checker.NotConfirmedError, match="ulp from its exact value"), np.errstate(all="ignore"):
+        checker.check({**said, "constants": [{"name": "v", "source": "v w", "factor": ""}]}, a, b)
+
+
+def test_integers_are_not_rounded(checker: ModuleType) -> None:
+    head = '<ir_version: 10, opset_import: ["" : 21]> g (int64[n] x) => (int64 y)'
+    a, b = (model(f"{head} {{ y = Sub(x, k) }}", {"k": np.int64(2**40 + n)}) for n in (0, 1000))
+    said = {"verdict": "certified", "points": [{"shapes": {"x": [2]}}] * 2, "steps": []}
+    with pytest.raises(checker.NotConfirmedError, match="int64"):
+        checker.check({**said, "constants": [{"name": "k", "source": "k", "factor": ""}]}, a, b)

@@ -37,6 +37,11 @@ def test_same_seed_same_arrays_and_another_seed_others() -> None:
     assert (random_feeds(specs, 5)["a"] != random_feeds(specs, 6)["a"]).any()
 
 
+def test_floats_of_no_column_have_a_domain_too() -> None:
+    spec = TensorSpec("x", np.dtype(np.float32), ("n",))
+    assert random_feeds([spec], dims={"n": 0}, domains={"x": Domain(0.05, 1.0)})["x"].shape == (0,)
+
+
 def test_integers_stay_in_their_domain() -> None:
     specs = [
         TensorSpec("ids", INT, (50, 50)),

@@ -22,6 +22,7 @@ from onnxtool.model.operators.value_facts import Size, integers, set_sizes, size
 _TELLING = 4  # places of which a function of two numbers has to give all
 _MOST = 1 << 24  # elements
 _SOME = 8  # places that tell the frequencies of columns apart
+_FIRST = (0, 1, 2)  # of positions: some models keep 0, or 0 and 1, for padding
 _ROUND = 2  # digits of the base of a ladder of frequencies: 10000, 500000
 
 Axes = Mapping[int, Size]  # axis -> the size that it gets
@@ -224,14 +225,18 @@ class _Places:
         (axis,) = self._axes
         rows = np.moveaxis(array, axis, 0)
         table = rows.reshape(len(rows), -1).astype(np.float64)
-        found = _ladder(table, np.finfo(array.dtype).eps) if len(rows) > _TELLING else None
+        eps = np.finfo(array.dtype).eps
+        fits = ((n, _ladder(table, eps, n)) for n in _FIRST) if len(rows) > _TELLING else ()
+        begin, found = next(((n, ladder) for n, ladder in fits if ladder is not None), (0, None))
         if found is None:
             return None
         base, *arrays = found
         self._state.bases.append((self._node, base))
         frequencies, sine = (np.expand_dims(a.reshape(rows.shape[1:]), axis) for a in arrays)
         speed = self._constant(frequencies.astype(np.float32), judged=False)
-        angle = self.insert("Mul", self.at(axis, np.dtype(np.float32)), speed)
+        place = self.at(axis, np.dtype(np.float32))
+        place = self.insert("Add", place, self._constant(np.array(begin, np.float32), judged=False)) if begin else place
+        angle = self.insert("Mul", place, speed)
         waves = [self.insert(name, angle) for name, there in (("Sin", sine.any()), ("Cos", not sine.all())) if there]
         if len(waves) == 1:
             return waves[0]
@@ -282,12 +287,13 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.array_equal(np.broadcast_to(a, b.shape), b, equal_nan=b.dtype.kind == "f"))
 
 
-def _ladder(table: np.ndarray, eps: float) -> tuple[float, np.ndarray, np.ndarray] | None:
+def _ladder(table: np.ndarray, eps: float, first: int) -> tuple[float, np.ndarray, np.ndarray] | None:
     """Of a table [place, column] the base, the frequency of each column, and whether it is a sine, for all of them.
 
-    The frequencies are 1, q, q ** 2, ... for q = base ** (-1 / n) and a base of few digits; else None.
+    Its places count from the first one on. The frequencies are 1, q, q ** 2, ... for q = base ** (-1 / n) and a base of
+    few digits; else None.
     """
-    places = np.arange(len(table))[:, None]
+    places = first + np.arange(len(table))[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         bend = (table[1:-1] * (2 * table[1:-1] - table[2:] - table[:-2])).sum(0) / (2 * table[1:-1] ** 2).sum(0)
         speeds = 2 * np.arcsin(np.sqrt(bend / 2))  # cos(a + w) + cos(a - w) = 2 cos(a) cos(w)

@@ -156,10 +156,10 @@ def expand(state: Resizing, node: ir.Node) -> None:
 
 
 def slices(state: Resizing, node: ir.Node) -> None:
-    """A slice up to the old size goes to the end."""
-    old = state.old.of(node.inputs[0])
+    """A slice up to the old size goes to the end, or to the size of what it is added to or joined with."""
+    old, data = state.old.of(node.inputs[0]), sizes_of(node.inputs[0])
     changed = state.changed(node.inputs[0])
-    if old is None or not changed:
+    if old is None or data is None or not changed:
         return
     attributes = len(node.inputs) == 1
     starts = attribute(node, "starts", ()) if attributes else integers(node.inputs[1])
@@ -172,25 +172,28 @@ def slices(state: Resizing, node: ir.Node) -> None:
         if axes is None:
             return
     axes = axes if axes is not None else tuple(range(len(starts)))
-    fresh = list(ends)
+    narrow = not attributes and node.inputs[2] is not None and node.inputs[2].dtype == ir.DataType.INT32
+    fresh: list[Size] = list(ends)
     for place, given in enumerate(axes):
         axis = given % len(old)
         if axis not in changed:
             continue
         if ends[place] == old[axis]:
-            fresh[place] = _TO_THE_END
+            met = None if attributes or narrow or starts[place] else _met(state, node, axis, old[axis])
+            fresh[place] = _TO_THE_END if met is None or met == data[axis] else met
         elif abs(ends[place]) < _HUGE or starts[place] not in (0, -old[axis]):
             state.suspects.append((node, "takes a part of the dim"))
     if fresh != list(ends):
+        numbers = [n for n in fresh if isinstance(n, int)]
         if attributes:
-            node.attributes["ends"] = ir.AttrInt64s("ends", fresh)
+            node.attributes["ends"] = ir.AttrInt64s("ends", numbers)
+        elif len(numbers) < len(fresh):
+            _replace(state, node, 2, fresh)
         else:
-            kind = node.inputs[2].dtype if node.inputs[2] is not None else None
-            numbers = np.array(fresh, np.int64)
-            if kind == ir.DataType.INT32:
-                numbers = np.minimum(numbers, 2**31 - 1).astype(np.int32)
-            node.replace_input_with(2, state.context.initializer(numbers, "slice_ends"))
-        state.note(node, f"ends {list(ends)} go to the end")
+            held = np.minimum(numbers, 2**31 - 1).astype(np.int32) if narrow else np.array(numbers, np.int64)
+            node.replace_input_with(2, state.context.initializer(held, "slice_ends"))
+        told = [("the end" if n == _TO_THE_END else str(n)) for n in fresh]
+        state.note(node, f"ends {list(ends)} are now {', '.join(told)}")
 
 
 def resize(state: Resizing, node: ir.Node) -> None:

@@ -31,7 +31,7 @@ from onnxtool.equality.certificate.sizes import (
     turning_sizes,
     usual_sizes,
 )
-from onnxtool.equality.certificate.values import DataShapeError, Item, NotCoveredError, Value, exact
+from onnxtool.equality.certificate.values import DataShapeError, Item, NotCoveredError, Value, exact, is_float
 from onnxtool.equality.input_defaults import shared_defaults, without_defaults
 from onnxtool.errors import first_line
 from onnxtool.model.cut_model import captured_names
@@ -186,7 +186,10 @@ class _Pair:
             return self.examples[0]
         generator = np.random.default_rng(5)
         kinds = {i.name: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in free_inputs(self.a)}
-        return {n: generator.random(shape).astype(kinds[n]) for n, shape in self.shapes(sizes).items()}
+        shapes = self.shapes(sizes)
+        floats = {n: generator.random(shape) for n, shape in shapes.items() if is_float(kinds[n])}
+        drawn = {n: floats[n] if n in floats else generator.integers(0, 2, shape) for n, shape in shapes.items()}
+        return {n: numbers.astype(kinds[n]) for n, numbers in drawn.items()}
 
     def _own_feeds(self, feeds: Mapping[str, Value]) -> dict[str, Value]:
         names = [i.name for i in free_inputs(self.b)]

@@ -37,6 +37,7 @@ from onnxtool.equality.certificate.values import (
     several,
     shared_tag,
     small_number,
+    tag_of_each,
     type_of,
 )
 from onnxtool.errors import OnnxToolError
@@ -527,7 +528,8 @@ class Interpreter:
     def _wrap(self, value: Item, arithmetic: bool, inputs: Sequence[Value]) -> None:
         """Integers that arithmetic made of others: short ones are taken modulo 2^n, long ones are marked."""
         if isinstance(value, Value) and not value.exact and value.dtype.kind in "iu":
-            if arithmetic and any(value.dtype == v.dtype and np.array_equal(value.data, v.data) for v in inputs):
+            same = [v for v in inputs if value.dtype == v.dtype and np.array_equal(value.data, v.data)]
+            if arithmetic and same and all(v.tag != WRAPS for v in same):
                 return  # nothing was added
             value.tag = WRAPS
             if arithmetic and (value.dtype.itemsize < 4 or value.dtype.kind == "u"):
@@ -579,6 +581,8 @@ class Interpreter:
         """By ONNX's own implementation, on numbers."""
         if kind == "GatherElements":
             return _gather_elements(inputs[0], inputs[1], attributes.get("axis", 0))
+        if kind == "Slice" and len(inputs) > 4 and inputs[4] is not None:
+            inputs = _begun(*inputs)
         if kind == "Expand":  # a view, which takes no memory
             data, shape = inputs[0].data, tuple(map(int, inputs[1].data))
             return exact(np.broadcast_to(data, np.broadcast_shapes(data.shape, shape)))
@@ -833,12 +837,12 @@ class Interpreter:
         self._draws, behind = draws, self._draws
         second = self._inner(attributes["else_branch"], dict(env))
         self._draws = max(behind, self._draws)
-        chosen = condition.data.reshape(())
+        chosen = self.symbol(condition.data.reshape(()), condition.dtype)
         found = []
         for a, b in zip(first, second, strict=True):
             if not (isinstance(a, Value) and isinstance(b, Value)) or a.data.shape != b.data.shape:
                 raise NotCoveredError("If whose branches differ in shape")
-            found.append(self.symbol(self.field.where(chosen, self.elements(a), self.elements(b)), a.dtype))
+            found.append(self.apply("Where", [chosen, a, b], {}))
         return found
 
     def _loop(self, inputs: list[Item], attributes: Attributes, env: dict[str, Item]) -> list[Item]:
@@ -885,7 +889,7 @@ class Interpreter:
                 break
             before = states
             parts = [
-                Value(np.take(v.data, length - 1 - step if back else step, axis), v.dtype, v.exact)
+                Value(np.take(v.data, length - 1 - step if back else step, axis), v.dtype, v.exact, tag_of_each([v]))
                 for v, axis, back in zip(series, axes, backwards, strict=True)
             ]
             results = self._inner(
@@ -905,7 +909,7 @@ class Interpreter:
         """Tensors beside each other, along a new axis."""
         if all(v.exact for v in values):
             return exact(np.stack([v.data for v in values], axis))
-        return self.symbol(np.stack([self.elements(v) for v in values], axis), values[0].dtype)
+        return self.symbol(np.stack([self.elements(v) for v in values], axis), values[0].dtype, tag_of_each(values))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -965,6 +969,14 @@ def _gather_elements(data: Value, indices: Value, axis: int) -> Value:
     return exact(np.take_along_axis(data.data[kept], indices.data.astype(np.int64), axis))
 
 
+def _begun(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value) -> list[Item]:
+    """A Slice that goes back from before the first element begins there; ONNX's own implementation gives nothing."""
+    along = np.arange(len(starts.data)) if axes is None else axes.data
+    least = -np.array(data.data.shape, starts.dtype)[along]
+    begun = np.where(steps.data < 0, np.maximum(starts.data, least), starts.data)
+    return [data, exact(begun), ends, axes, steps]
+
+
 def _with_pads(inputs: list[Any], attributes: Attributes, data: list[int]) -> tuple[list[Any], list[int]]:
     """Inputs of a Pad, and which of them it moves, as they are since opset 11: before, all but one are attributes."""
     if len(inputs) > 1:
@@ -994,12 +1006,7 @@ _DRAWS = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 )
 TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
-_WRAPPING = frozenset(
-    (
-        *("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Gemm", "Einsum", "CumSum", "ReduceSum"),
-        *("ReduceProd", "ReduceSumSquare", "ReduceL1", "PRelu"),
-    )
-)
+_WRAPPING = frozenset((*("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "MatMul", "Gemm", "Einsum", "CumSum", "PRelu"),))
 _ALWAYS = frozenset(
     (
         *("Gather", "Concat", "Cast", "SequenceConstruct", "SequenceAt", "SequenceEmpty", "SequenceInsert"),

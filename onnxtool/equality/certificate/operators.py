@@ -16,7 +16,6 @@ from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.interpreter import Interpreter, operator
 from onnxtool.equality.certificate.recurrent import recurrent_layer
 from onnxtool.equality.certificate.values import (
-    OF_EACH,
     Array,
     Attributes,
     Item,
@@ -26,7 +25,7 @@ from onnxtool.equality.certificate.values import (
     Value,
     exact,
     is_float,
-    shared_tag,
+    tag_of_each,
 )
 
 BOOL = np.dtype(bool)
@@ -227,8 +226,12 @@ def _sqrt(m: Interpreter, i: list[Item], _: Attributes) -> Value:
 def _pow(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, f = m.elements(i[0]), m.field
     exponents = np.unique(i[1].data) if i[1].exact else np.array([0.3, 0.7])
-    whole = is_float(i[0].dtype) or ((exponents >= 0).all() and (exponents % 1 == 0).all())
-    if whole and len(exponents) == 1 and abs(exponents[0]) <= 64 and float(exponents[0] * 2).is_integer():
+    if (
+        is_float(i[0].dtype)
+        and len(exponents) == 1
+        and abs(exponents[0]) <= 64
+        and float(exponents[0] * 2).is_integer()
+    ):
         twice = int(exponents[0] * 2)
         shape = np.broadcast_shapes(x.shape, i[1].data.shape)
         if twice % 2 == 0 and i[0].tag[:1] == ("root",) and twice % 4 == 0:
@@ -236,7 +239,7 @@ def _pow(m: Interpreter, i: list[Item], _: Attributes) -> Value:
         else:
             found = f.power(x, twice // 2) if twice % 2 == 0 else f.power(f.sqrt(x), twice)
         return m.symbol(np.broadcast_to(found, shape), i[0].dtype)
-    kind = "" if is_float(i[0].dtype) else i[0].dtype.name  # integers are rounded to their type
+    kind = "" if is_float(i[0].dtype) else i[0].dtype.name  # integers are rounded to their type, or wrap around
     return m.symbol(f.hash("Pow", x, m.elements(i[1]), attributes=kind), i[0].dtype)
 
 
@@ -383,9 +386,10 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     if kind in ("Max", "Min"):
         return _most(m, i[0], kind, axes, keep)
     if kind == "Prod":
+        found = x
         for axis in reversed(axes):
-            x = f.product(x, axis, keep)
-        return m.symbol(x, i[0].dtype)
+            found = f.product(found, axis, keep)
+        return m.symbol(_saturated(f, found, x, i[0].dtype), i[0].dtype)
     if kind == "LogSumExp" or (kind == "Sum" and i[0].tag[:1] == ("power",)):
         logarithm = f.log_sum_exp(x if kind == "LogSumExp" else i[0].tag[1], axes, keep)
         if kind == "LogSumExp":
@@ -395,10 +399,17 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         x = f.mul(x, x)
     elif kind == "L1":
         x = f.abs(x)
-    found = f.mean(x, axes, keep) if kind == "Mean" else f.sum(x, axes, keep)
+    found = f.mean(x, axes, keep) if kind == "Mean" else _saturated(f, f.sum(x, axes, keep), x, i[0].dtype)
     if kind == "L2":
         return m.symbol(f.sqrt(found), i[0].dtype, ("root", found))
     return m.symbol(f.function("Log", found) if kind == "LogSum" else found, i[0].dtype, tag)
+
+
+def _saturated(f: Field, found: Array, x: Array, dtype: np.dtype[Any]) -> Array:
+    """What a reduction gives of integers: ONNX Runtime 1.31 sums in a wider type, and keeps to the bounds of theirs."""
+    if is_float(dtype) or (f.has_values and np.array_equal(found.reshape(-1), x.reshape(-1))):
+        return found
+    return f.hash("saturated", found, attributes=dtype.name)
 
 
 def _most(m: Interpreter, data: Value, kind: str, axes: tuple[int, ...], keep: bool) -> Value:
@@ -708,14 +719,16 @@ def _lrn(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 @operator("ArgMax", "ArgMin", "TopK", "Hardmax")
 def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
-    """A function of all numbers along the axis, in their order."""
+    """A function of all numbers along the axis, in their order; the smallest are the largest of their negatives."""
     f, x, kind = m.field, m.elements(i[0]), a["_kind"]
+    smallest = kind == "ArgMin" or a.get("largest", 1) != 1
+    x = f.neg(x) if smallest else x
     axis = a.get("axis", {"ArgMax": 0, "ArgMin": 0, "Hardmax": 1 if a["_version"] < 13 else -1}.get(kind, -1)) % x.ndim
     names = sorted(
-        (k, str(v)) for k, v in a.items() if k not in ("_kind", "_outputs", "_version", "axis", "keepdims", "k")
+        (k, str(v))
+        for k, v in a.items()
+        if k not in ("_kind", "_outputs", "_version", "axis", "keepdims", "k", "largest")
     )
-    if kind == "ArgMin":
-        names.append(("largest", "0"))
     if kind == "Hardmax" and a["_version"] < 13:
         raise NotCoveredError("Hardmax before opset 13")
     seen = np.expand_dims(f.digest(x, axis), axis)
@@ -731,12 +744,14 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     )
     if count > x.shape[axis]:
         raise UndefinedError("TopK of more than there is")
+    names += [] if a.get("sorted", 1) == 1 else [("k", str(count))]  # in which order, hangs on how many
     places = np.arange(count).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     results = [f.hash(f"{kind} {part}", seen, places, attributes=names) for part in ("values", "indices")]
     if kind == "TopK" and count and a.get("sorted", 1) == 1:  # the first is the largest
-        largest, behind = a.get("largest", 1) == 1, [slice(1 if d == axis else 0, None) for d in range(x.ndim)]
-        most = f.reduce_max(x if largest else f.neg(x), (axis,), keepdims=True)
-        results[0] = f.concat([most if largest else f.neg(most), results[0][tuple(behind)]], axis)
+        behind = [slice(1 if d == axis else 0, None) for d in range(x.ndim)]
+        most = f.reduce_max(x, (axis,), keepdims=True)
+        results[0] = f.concat([most, results[0][tuple(behind)]], axis)
+    results[0] = f.neg(results[0]) if smallest else results[0]
     if kind == "Hardmax":
         return m.symbol(results[0], i[0].dtype)
     return m.symbol(results[0], i[0].dtype), m.symbol(results[1], np.int64)
@@ -796,9 +811,7 @@ def _one_hot(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _concat(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     if all(v.exact for v in i):
         return exact(np.concatenate([v.data for v in i], a["axis"]))
-    tag = shared_tag(i)
-    joined = m.field.concat([m.elements(v) for v in i], a["axis"])
-    return m.symbol(joined, i[0].dtype, tag if tag[:1] in OF_EACH else ())
+    return m.symbol(m.field.concat([m.elements(v) for v in i], a["axis"]), i[0].dtype, tag_of_each(i))
 
 
 @operator("QuantizeLinear")

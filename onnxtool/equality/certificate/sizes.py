@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
+from onnxtool.equality.certificate.size_decisions import deciding_sizes
 from onnxtool.equality.certificate.values import Item, NotCoveredError, TooManyStepsError, Value
 from onnxtool.model.spec import is_placeholder
 
@@ -175,6 +177,7 @@ def turning_sizes(
         The sizes at which a decision is new, and the others; those at which the shapes of the outputs differ, if any;
         how many were looked at.
     """
+    a, b = _without_functions(a), _without_functions(b)
     looks = _Looks(a, b, time.thread_time() + _HALVING * (deadline - time.thread_time()), latest)
     looks.named |= looks.constant_numbers(usual)
     looks.at("", usual)
@@ -188,7 +191,7 @@ def turning_sizes(
     for sizes in _tried_pairs(named, usual):
         is_small = all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items())
         (close if is_small else far).append(("", sizes))
-    needed = itertools.chain(small, looks.all_turns(usual), close)
+    needed = itertools.chain(small, looks.sought(a, b, usual), looks.all_turns(usual), close)
     for part in (needed, itertools.chain(_tried_sizes(named, usual), far, pairs)):
         for name, sizes in part:
             if time.thread_time() > deadline and (looks.turned or not looks.decides):
@@ -205,10 +208,21 @@ def turning_sizes(
     few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if time.thread_time() < deadline and looks.runs[0].of(sizes).outputs]
-    decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values()))[:_MOST] for part in looks.found)
+    decided, steps = (
+        sorted(part, key=lambda sizes: -max(sizes.values()))[:most]
+        for part, most in zip(looks.found, (2 * _MOST, _MOST), strict=True)
+    )
     if len(looks.unshared) > _MOST:  # they compute with sizes in other ways, which differ at each
         return decided, [*steps, *looks.unshared[:_MOST], *beyond], None, looks.count
     return [*decided, *looks.unshared], [*steps, *beyond], None, looks.count
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with the nodes of its functions in their place: what these decide is seen then."""
+    if model.functions:
+        with suppress(RuntimeError, ValueError):
+            return onnx.inliner.inline_local_functions(model)
+    return model
 
 
 def _masks_made(model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes) -> set[tuple[object, ...]]:
@@ -316,6 +330,18 @@ class _Looks:
         self._before[name] = size, own
         self.count += 1
         return decided
+
+    def sought(self, a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+        """Of all sizes of one dim and of two, those at which either model decides something by sizes alone."""
+        if not self.decides:
+            return
+        inputs: dict[str, list[int | str]] = {}
+        for info, shape in input_shapes(a, usual):
+            dims = enumerate(info.type.tensor_type.shape.dim)
+            inputs[info.name] = [shape[k] if d.HasField("dim_value") else dim_key(info, k, d) for k, d in dims]
+        for sizes in deciding_sizes((a, b), inputs, drawn_inputs(a, usual, Shapes())):
+            if not any(run.too_large(sizes) for run in self.runs):
+                yield "", sizes
 
     def all_turns(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
         """Sizes behind which another thing is decided than before them, of one dim after the other.
@@ -444,7 +470,8 @@ class SizeRun:
         self._numbers: list[int] = []
         self._decided: dict[str, list[bytes]] = {}
         self._compares = False
-        self._known: dict[str, np.ndarray] = {}
+        small = (t for t in model.graph.initializer if np.prod(t.dims) <= _SHORT)
+        self._known = {t.name: numpy_helper.to_array(t) for t in small}
         self._given: dict[str, tuple[int, ...]] = {}  # shapes of what inputs, and no constants alone, are made into
         self._elements, self._last = dict[str, int](), dict[str, int]()
         self._first: tuple[Sizes, Mapping[str, int]] = {}, {}
@@ -530,6 +557,9 @@ class SizeRun:
             self._compares = True
             some = few if few.size <= 64 else np.array([flat[0], flat[-1], flat.all(), flat.any()])
             self._decide(name, np.packbits(some))
+            sides = [self._known[n] for n in node.input if n in self._known] if node.op_type == "Equal" else []
+            if len(sides) == 2:  # what is equal at one size alone has another sign on either side of it
+                self._decide(f"{name} sides", np.sign(np.subtract(*sides, dtype=np.float64)).astype(np.int8))
         elif flat.size <= _SHORT:
             self._known[name] = known
             several = node.input if node.op_type in ("Min", "Max", "Clip") else ()

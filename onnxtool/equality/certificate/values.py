@@ -120,6 +120,12 @@ def shared_tag(values: Sequence[Value]) -> Tag:
     return first if all(_is_tag(v.tag, first) or (v.exact and _is_whole(v.data, first)) for v in values) else ()
 
 
+def tag_of_each(values: Sequence[Value]) -> Tag:
+    """What is true of each element of some tensors, wherever it goes."""
+    tag = shared_tag(values)
+    return tag if tag[:1] in OF_EACH else ()
+
+
 def _is_tag(tag: Tag, other: Tag) -> bool:
     """Whether two tags are the same; of elements, whether they are the same array."""
     pairs = zip(tag, other, strict=False)
@@ -211,5 +217,6 @@ __all__ = [
     "several",
     "shared_tag",
     "small_number",
+    "tag_of_each",
     "type_of",
 ]

@@ -15,7 +15,7 @@ from onnxtool.equality.trials.sizes import DynamicDims, Sizes, dynamic_dims, of_
 from onnxtool.equality.trials.trial import Budget, Trial, count_elements, is_kind
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import TensorSpec, is_placeholder
 from onnxtool.report.proof import TrialKind
 from onnxtool.runtime.feeds import Feeds, feeds_bytes, flatten, random_feeds
 from onnxtool.runtime.runner import Runner
@@ -191,7 +191,13 @@ def both_sides(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Feeds]:
 
 
 def _many_rows(specs: Sequence[TensorSpec], feeds: Feeds, pace: _Pace) -> Feeds:
-    """`feeds` with so many rows that no value of a kind is missed by chance; as they are where those are refused."""
+    """`feeds` with so many rows that no value of a kind is missed by chance; as they are where those are refused.
+
+    Where another dim has the name of a batch, rows alone would break what the name says.
+    """
+    named = {d for s in specs for d in (s.shape or ())[1:] if isinstance(d, str) and not is_placeholder(d)}
+    if any(s.shape and s.shape[0] in named for s in specs):
+        return feeds
     of_batch = {s.name for s in specs if s.shape and not isinstance(s.shape[0], int) and np.ndim(feeds[s.name])}
     most = max((np.size(feeds[name]) for name in of_batch), default=0)
     if not 0 < most < _FEW:

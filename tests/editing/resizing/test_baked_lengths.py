@@ -421,6 +421,9 @@ RIGHT = {
         p=lambda n: np.arange((n - 3) // 3 + 1, dtype=np.float32),
     ),
     "waves of a table": net("m = MatMul(x, w) y = Add(m, p)", **WIDER, p=waves),
+    "waves of a table that begins behind its padding": net(
+        "m = MatMul(x, w) y = Add(m, p)", **WIDER, p=lambda n: waves(n + 2)[2:]
+    ),
     "a mask of what comes later": net(
         PAIRS + "a = Add(q, m) y = Softmax(a)", m=lambda n: np.where(apart(n) < 0, np.float32(-np.inf), np.float32(0))
     ),
@@ -500,6 +503,10 @@ RIGHT = {
     "up again to what it is joined with": net(
         TURNED + """d = MaxPool<kernel_shape=[2], strides=[2]>(t) r = Resize<mode="linear">(d, , , z)
         c = Concat<axis=1>(t, r) y = Neg(c)""", z=lambda n: i64(1, 3, n),
+    ),
+    "cut to what it is joined with": net(
+        TURNED + """c = Conv<strides=[2], pads=[1, 1]>(t, w) r = Resize<mode="nearest">(c, , z) s = Slice(r, b, e, a)
+        y = Concat<axis=1>(s, t)""", w=FILTER, z=np.float32([1, 1, 2]), b=i64(0), e=i64, a=i64(2),
     ),
     "a sum": net("y = ReduceSum<keepdims=0>(x, axis)", axis=AXIS),
     "a maximum": net(TURNED + "y = GlobalMaxPool(t)"),

@@ -399,16 +399,35 @@ def test_what_is_undefined_at_zero_is_not_certified() -> None:
     assert found.same_function and not found.ok and "zeros" in found.reason
 
 
+# Where a sum s of integers, of a type as x, goes to become g; a zero of that type is there too.
+MOVED = {
+    "rows of it": "h = Concat<axis = 0>(s, s) g = Gather<axis = 0>(h, at)",
+    "nothing is added": "g = Add(s, naught)",
+    "beside others": "q = SequenceConstruct(s, s) h = ConcatFromSequence<axis = 0, new_axis = 1>(q) g = Gather(h, at)",
+    "a step after the other": "g = Scan<num_scan_inputs = 1, body = b ({0} e) => ({0} o) {{ o = Identity(e) }}>(s)",
+    "in a branch": (
+        "m = ReduceMax<keepdims = 0>(x) c = Cast<to = 9>(m) g = If(c) <then_branch = t () => ({0}[n] o)"
+        " {{ o = Identity(s) }}, else_branch = e () => ({0}[n] p) {{ p = Add(s, s) }}>"
+    ),
+}
+
+
+@pytest.mark.parametrize("moved", MOVED.values(), ids=MOVED)
 @pytest.mark.parametrize("kind", ["uint8", "int32"])
-def test_integers_that_wrap_around_are_not_certified(kind: str) -> None:
+def test_integers_that_wrap_around_are_not_certified(kind: str, moved: str) -> None:
     """2,000,000,000 + x in int32, and 200 + x in uint8, wrap around; in int64 they do not, wherever the sum went."""
     number = 200 if kind == "uint8" else 2_000_000_000
-    moved = "h = Concat<axis = 0>(s, s) g = Gather(h, at)"
-    a = model(
-        f"s = Add(x, k) {moved} y = Cast<to = 7>(g)", {"k": np.array(number, kind), "at": np.array(0)}, f"{kind}[n] x"
-    )
-    b = model(f"w = Cast<to = 7>(x) s = Add(w, k) {moved} y = Identity(g)", {"k": np.array(number), "at": np.array(0)})
+    own, wide = ({"k": np.array(number, t), "at": np.array(0), "naught": np.array(0, t)} for t in (kind, "int64"))
+    a = model(f"s = Add(x, k) {moved.format(kind)} y = Cast<to = 7>(g)", own, f"{kind}[n] x")
+    b = model(f"w = Cast<to = 7>(x) s = Add(w, k) {moved.format('int64')} y = Identity(g)", wide)
     b.graph.input[0].CopyFrom(a.graph.input[0])
+    assert not certify(a, b).ok and certify(a, a).ok
+
+
+def test_a_slice_that_goes_back_from_before_the_first_element_has_that_one() -> None:
+    numbers = {n: np.array([k]) for n, k in (("s", -9), ("e", -(2**60)), ("z", 0), ("m", -1), ("t", -8))}
+    a = model("y = Slice(x, s, e, z, m)", numbers, "float[n] x")
+    b = model("h = Slice(x, z, t, z) y = Slice(h, m, e, z, m)", numbers, "float[n] x")
     assert not certify(a, b).ok and certify(a, a).ok
 
 

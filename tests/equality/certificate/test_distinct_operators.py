@@ -161,6 +161,7 @@ CONSTANTS = {
     "again": np.arange(12, dtype=np.float32).reshape(1, 6, 2) - 4,
     "bias": np.arange(12, dtype=np.float32).reshape(1, 12) - 4,
     "cube": np.float32(3),
+    "squared": np.int32(2),
     "single": np.float32([[[1]]]),
     "much": np.uint8(200),
     "all": np.int32([3, 3]),
@@ -208,6 +209,11 @@ OTHERS = {
     "a spectrum along another axis": (PAIRS, "y = DFT(x, , n0)", "y = DFT(x)"),
     "a spectrum of other parts": (PAIRS, "y = DFT(x)", "t = Gather<axis = -1>(x, back) y = DFT(t)"),
     "a spectrum of other places": (PAIRS, "y = DFT(x)", "t = Gather<axis = 1>(x, turned) y = DFT(t)"),
+    "the largest in no order": (
+        X4,
+        "y, i = TopK<sorted = 0>(x, three)",
+        "v, i = TopK<sorted = 0>(x, four) y = Slice(v, zero, three, axes)",
+    ),
     "LRN": (IMAGE, "y = LRN<size = 3>(x)", "y = LRN<size = 3, beta = 0.5>(x)"),
     "a norm": (X4, "y = LpNormalization(x)", "y = LpNormalization<p = 1>(x)"),
     "a pooled norm": (IMAGE, "y = GlobalLpPool(x)", "y = GlobalLpPool<p = 3>(x)"),
@@ -340,6 +346,12 @@ OTHERS |= {
         "a = Add(x, ages) b = Add(z, ages) y = Max(a, b)",
         "a = Max(x, z) y = Add(a, ages)",
     ),
+    "a sum of integers that saturates": (
+        "int32[1, 4] x, int32[1, 4] z",
+        "a = Concat<axis = 0>(x, z) y = ReduceSum<keepdims = 1>(a, zero)",
+        "y = Add(x, z)",
+    ),
+    "a square of integers": ("int32[4] x", "y = Pow(x, squared)", "y = Mul(x, x)"),
     "a root of squares of integers": (
         "int32[2, 4] x",
         "r = ReduceL2(x, axes) y = Cast<to = 11>(r)",
@@ -390,6 +402,8 @@ ALIKE = {
         "y = DFT<onesided = 1>(x)",
         "f = DFT(x) y = Slice(f, zero, three, axes)",
     ),
+    "the smallest": (X4, "y, i = TopK<largest = 0>(x, three)", "n = Neg(x) v, i = TopK(n, three) y = Neg(v)"),
+    "the place of the smallest": (X4, "y = ArgMin<axis = 1>(x)", "n = Neg(x) y = ArgMax<axis = 1>(n)"),
     "a pooled sum": (
         "float[1, 2, 6] x",
         "y = LpPool<kernel_shape = [2], p = 1>(x)",

@@ -99,7 +99,7 @@ def test_few_rows_become_many_where_the_model_takes_them() -> None:
             return super().run(feeds)
 
     runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
-    for runner, rows in ((Sum("b", 3), 40), (Few("b", 3), 5), (Sum(5, 3), 5)):
+    for runner, rows in ((Sum("b", 3), 40), (Few("b", 3), 5), (Sum(5, 3), 5), (Sum("b", "b"), 5)):
         found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
         assert {len(t.feeds["x"]) for t in found.trials if t.label == "values that end on a half"} == {rows}
 

@@ -1,0 +1,200 @@
+"""What graphs decide by sizes alone, at thousands of sizes at once: an array holds each number at all of them.
+
+A condition may hold at one size only: of pictures of 14 x 14 patches, of sizes that leave a remainder. Halving the way
+to a larger size does not find it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from onnxtool.equality.certificate.interpreter import Interpreter
+from onnxtool.equality.certificate.shapes import Shapes
+from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, exact, several
+from onnxtool.model.operators.table import lookup
+from onnxtool.model.proto_nodes import all_nodes
+from onnxtool.model.shapes import infer, known_shapes, light_copy
+
+Array = np.ndarray
+_SMALL = 16  # numbers of a tensor that are followed
+_LONGEST, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
+_MOST = 16  # sizes that are told
+_CHOOSE = ("Min", "Max", "Clip")
+_REDUCE: dict[str, np.ufunc] = {
+    "ReduceProd": np.multiply,
+    "ReduceSum": np.add,
+    "ReduceMax": np.maximum,
+    "ReduceMin": np.minimum,
+}
+_FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
+
+
+def deciding_sizes(
+    models: Sequence[onnx.ModelProto], inputs: Mapping[str, Sequence[int | str]], feeds: Mapping[str, Item]
+) -> Iterator[dict[str, int]]:
+    """Sizes at which something is decided that is not at others before, the first of each.
+
+    Args:
+        models: which take the same inputs, in this order.
+        inputs: their shapes; a text is the name of a dim.
+        feeds: inputs at some sizes.
+    """
+    names = [(d, n) for name, dims in inputs.items() for d, n in zip(dims, feeds[name].data.shape, strict=True)]
+    columns = _all_sizes({d: n for d, n in names if isinstance(d, str)})
+    told = [array for model in models for array in _Decisions(model, inputs, feeds, columns).told]
+    if not told:
+        return
+    found = np.concatenate(told, axis=1)
+    first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
+    together = np.unique(found, axis=0, return_index=True)[1]
+    order = [*sorted(first), *sorted({*together.tolist()} - first)]
+    for at in order[:_MOST]:
+        yield {name: int(column[at]) for name, column in columns.items()}
+
+
+def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
+    """By name of a dim, its sizes: each dim alone, two together, and all the same."""
+    parts: list[Mapping[str, Array]] = [{}]
+    line = np.arange(1, _LONGEST)
+    parts += [{name: line} for name in usual]
+    parts += [dict.fromkeys(usual, line)] if len(usual) > 1 else []
+    first, second = (n.ravel() for n in np.meshgrid(*[np.arange(1, _PAIRED)] * 2, indexing="ij"))
+    parts += [dict(zip(pair, (first, second), strict=True)) for pair in itertools.combinations(usual, 2)]
+    counts = [len(next(iter(part.values()), [0])) for part in parts]
+    return {
+        name: np.concatenate([part.get(name, np.full(n, size)) for part, n in zip(parts, counts, strict=True)])
+        for name, size in usual.items()
+    }
+
+
+class _Decisions:
+    """What a model decides by sizes alone.
+
+    Args:
+        model: the model.
+        inputs, feeds: as above, by the names of another model.
+        columns: the sizes of each dim, [sizes].
+
+    Attributes:
+        told: truth values, the signs of differences and which of several is the largest, each [sizes, numbers].
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        inputs: Mapping[str, Sequence[int | str]],
+        feeds: Mapping[str, Item],
+        columns: Mapping[str, Array],
+    ) -> None:
+        self._count, self._columns = len(next(iter(columns.values()))), columns
+        self._usual: dict[str, Array] = {}
+        self._run = Interpreter(model, Shapes(), see=self._keep)
+        own = {t.name for t in model.graph.initializer}
+        names = [i.name for i in model.graph.input if i.name not in own]
+        with suppress(NotCoveredError):
+            self._run.run(dict(zip(names, feeds.values(), strict=True)))
+        self._shapes = known_shapes(infer(_with_dims(model, dict(zip(names, inputs.values(), strict=True)))))
+        self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
+        self._known: dict[str, Array] = {}  # [sizes, *shape]
+        self.told: list[Array] = []
+        for node in all_nodes(model.graph.node):
+            with suppress(NotCoveredError, *_FAULTS), np.errstate(all="ignore"):
+                self._follow(node)
+
+    def _keep(self, _: onnx.NodeProto, name: str, value: Item) -> None:
+        known = (value.data if value.exact else value.number) if isinstance(value, Value) else None
+        if known is not None and known.dtype.kind in "biuf" and known.size <= _SMALL:
+            self._usual[name] = known
+
+    def _follow(self, node: onnx.NodeProto) -> None:
+        name, read = node.output[0], [n for n in node.input if n]
+        if node.op_type in ("Shape", "Size"):
+            self._known[name] = self._sizes(node)
+        elif name in self._usual and all(n in self._fixed for n in read):
+            self._fixed[name] = self._usual[name]
+        elif name in self._usual and all(n in self._fixed or n in self._known for n in read):
+            made = self._made(node)
+            self._known.update(zip(node.output, made, strict=False))
+            self._tell(node, made[0])
+
+    def _sizes(self, node: onnx.NodeProto) -> Array:
+        given = {a.name: a.i for a in node.attribute}
+        dims = self._shapes[node.input[0]]
+        sizes = [np.full(self._count, n) if isinstance(n, int) else self._columns[n or ""] for n in dims]
+        if node.op_type == "Size":
+            return np.asarray(np.prod(sizes, axis=0))
+        return np.stack(sizes, axis=1)[:, given.get("start", 0) : given.get("end", len(sizes))]
+
+    def _made(self, node: onnx.NodeProto) -> list[Array]:
+        kind, given = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        row, many = lookup(kind, node.domain), [n in self._known for n in node.input]
+        inputs = [self._known.get(n, self._fixed.get(n)) if n else None for n in node.input]
+        if row.elementwise:
+            rank = max(x.ndim - m for x, m in zip(inputs, many, strict=True) if x is not None)
+            return self._reference(
+                node, [_spread(x, rank) if m else x for x, m in zip(inputs, many, strict=True)], given
+            )
+        first = inputs[0]
+        if kind in _REDUCE and first is not None and many[1:] in ([], [False]):
+            rank = first.ndim - 1
+            axes = given.get("axes") or (range(rank) if len(inputs) < 2 else np.asarray(inputs[1]).tolist())
+            own = tuple(1 + axis % rank for axis in axes)
+            return [_REDUCE[kind].reduce(first, axis=own, keepdims=bool(given.get("keepdims", 1)))]
+        if not row.moves or any(m and not row.carries(place) for place, m in enumerate(many)):
+            raise NotCoveredError(kind)
+        return self._moved(node, inputs, given)
+
+    def _moved(self, node: onnx.NodeProto, inputs: Sequence[Array | None], given: dict[str, Any]) -> list[Array]:
+        """Numbers in other places: those of the places are moved."""
+        flat: list[Array] = []
+        places = list(inputs)
+        for place, (x, name) in enumerate(zip(inputs, node.input, strict=True)):
+            if x is not None and lookup(node.op_type, node.domain).carries(place):
+                one = x[0] if name in self._known else x
+                start = sum(f.shape[1] for f in flat)
+                flat.append(np.broadcast_to(x.reshape(-1, one.size), (self._count, one.size)))
+                places[place] = np.arange(start, start + one.size).reshape(one.shape)
+        pool = np.concatenate(flat, axis=1)
+        return [pool[:, found] for found in self._reference(node, places, given)]
+
+    def _reference(self, node: onnx.NodeProto, inputs: Sequence[Array | None], given: dict[str, Any]) -> list[Array]:
+        values = [None if x is None else exact(x) for x in inputs]
+        return [v.data for v in several(self._run.by_reference(node.op_type, values, given, len(node.output)))]
+
+    def _tell(self, node: onnx.NodeProto, made: Array) -> None:
+        flat = made.reshape(self._count, -1)
+        if made.dtype.kind == "b":
+            self.told.append(flat.astype(np.int8))
+        elif node.op_type == "Sub":
+            self.told.append(np.sign(flat).astype(np.int8))
+        elif node.op_type in _CHOOSE:
+            chosen = [self._known[n] if n in self._known else self._fixed[n][None] for n in node.input if n]
+            self.told += [(x == made).reshape(self._count, -1).astype(np.int8) for x in chosen if x.ndim == made.ndim]
+
+
+def _spread(x: Array | None, rank: int) -> Array | None:
+    """Numbers at all sizes, [sizes, *shape], with as many dims behind the sizes as others have."""
+    return None if x is None else x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
+
+
+def _with_dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> onnx.ModelProto:
+    """A model without large weights whose inputs have these shapes; nothing is said of other tensors."""
+    copy = light_copy(model)
+    kinds = {i.name: i.type.tensor_type.elem_type for i in copy.graph.input}
+    outputs = [o.name for o in copy.graph.output]
+    kept = [i for i in copy.graph.input if i.name not in inputs]
+    for held in (copy.graph.value_info, copy.graph.input, copy.graph.output):
+        del held[:]
+    copy.graph.input.extend([*(helper.make_tensor_value_info(n, kinds[n], dims) for n, dims in inputs.items()), *kept])
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in outputs)
+    return copy
+
+
+__all__ = ["deciding_sizes"]

@@ -1,0 +1,96 @@
+"""Conditions that hold at single sizes, far from any number that the graph names."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.equality.certificate.certify import certify
+from onnxtool.equality.certificate.shapes import Shapes
+from onnxtool.equality.certificate.size_decisions import deciding_sizes
+from onnxtool.equality.certificate.sizes import drawn_inputs
+from tests.equality.certificate.test_certify import model
+
+NUMBERS = {
+    **{f"n{k}": np.array(k) for k in (3, 5, 7, 8, 16, 196, 1000, 1521)},
+    **{f"row{k}": np.array([k]) for k in (2, 3, 5, 16, 196, 331, 1001)},
+    "axis": np.array([0]),
+    "half": np.float32(0.5).reshape(()),
+    "side": np.float32(20).reshape(()),
+}
+ONE = "s = Shape(x) n = Squeeze(s) "
+# A condition g of the size n of a vector, or of the sides h and w of a picture, and sizes at which it holds.
+CONDITIONS = {
+    "an affine function": (ONE + "p = Mul(n, n3) q = Add(p, n7) g = Equal(q, n1000)", {"a": 331}),
+    "a square": (ONE + "p = Mul(n, n) g = Equal(p, n1521)", {"a": 39}),
+    "a root": (ONE + "f = Cast<to = 1>(n) r = Sqrt(f) q = Mul(r, half) g = Equal(q, side)", {"a": 1600}),
+    "two remainders": (
+        "p = Shape(x) q = Concat<axis = 0>(p, row331, p) m = Slice(q, row2, row3, axis) u = Mod(m, row16)"
+        " v = Mod(m, row331) c = Equal(u, row5) d = Equal(v, row3) e = And(c, d) g = Squeeze(e)",
+        {"a": next(n for n in range(9999) if n % 16 == 5 and n % 331 == 3)},
+    ),
+    "patches": (
+        "h = Shape<end = 1>(x) w = Shape<start = 1>(x) c = Div(h, row16) d = Div(w, row16) j = Concat<axis = 0>(c, d)"
+        " p = ReduceProd<keepdims = 0>(j) g = Equal(p, n196)",
+        {"a": 224, "b": 224},
+    ),
+    "a product of sides": (
+        "h = Shape<end = 1>(x) w = Shape<start = 1>(x) p = Mul(h, w) c = Equal(p, row1001) d = Less(h, w)"
+        " g = And(c, d)",
+        {"a": 7, "b": 143},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_condition_that_holds_at_single_sizes_is_found(name: str) -> None:
+    text, sizes = CONDITIONS[name]
+    x = f"float[{', '.join(sizes)}] x"
+    a = model(f"{text} f = Cast<to = 1>(g) y = Add(x, f)", NUMBERS, x)
+    b = model("y = Identity(x)", {}, x)
+    feeds = drawn_inputs(a, dict.fromkeys(sizes, 2), Shapes())
+    assert any(sizes.items() <= found.items() for found in deciding_sizes((a, b), {"x": [*sizes]}, feeds))
+    assert not certify(a, b).ok and certify(a, a).ok
+
+
+SOLVED = "s = Shape(x) p = Mul(s, row3) q = Add(p, row7) g = Equal(q, row1000) f = Cast<to = 1>(g) o = Add(x, f)"
+# The same inside of something, and where a layer has made the size: what is decided, and what there is besides.
+INSIDE = {
+    "a branch": (
+        "float[a] x, bool c",
+        f"y = If(c) <then_branch = t () => (float[a] o) {{ {SOLVED} }},"
+        " else_branch = e () => (float[a] p) { p = Identity(x) }>",
+        "y = Identity(x)",
+    ),
+    "a loop": (
+        "float[a] z",
+        f"y = Loop(n3, , z) <body = b (int64 i, bool c, float[a] x) => (bool d, float[a] o)"
+        f" {{ d = Identity(c) {SOLVED} }}>",
+        "y = Identity(z)",
+    ),
+    "a convolution": (
+        "float[1, 1, a] z",
+        "x = Conv<strides = [2]>(z, kernel) l = Shape<start = 2>(x) p = Mul(l, row3) g = Equal(p, row1000m)"
+        " f = Cast<to = 1>(g) y = Add(x, f)",
+        "y = Conv<strides = [2]>(z, kernel)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_condition_inside_of_a_node_or_behind_a_layer_is_found(name: str) -> None:
+    x, *texts = INSIDE[name]
+    more = {"row7": np.array([7]), "row1000": np.array([1000]), "row1000m": np.array([300])}
+    numbers = {**NUMBERS, **more, "kernel": np.float32([[[1, 2, 3]]])}
+    a, b = (model(text, numbers, x) for text in texts)
+    assert not certify(a, b).ok and certify(a, a).ok
+
+
+def test_a_condition_of_a_function_is_found() -> None:
+    """3 n + 7 is 1,000 at 331 alone."""
+    text = """<ir_version: 10, opset_import: ["" : 20, "own" : 1]> g (float[a] x) => (float[a] y) {{ y = {} (x) }}
+    <domain: "own", opset_import: ["" : 20]> f (x) => (o) {{ row3 = Constant<value = int64[1] {{3}}> ()
+    row7 = Constant<value = int64[1] {{7}}> () row1000 = Constant<value = int64[1] {{1000}}> () {} }}"""
+    a, b = (onnx.parser.parse_model(text.format(kind, SOLVED)) for kind in ("own.f", "Identity"))
+    assert not certify(a, b).ok and certify(a, a).ok
