@@ -31,7 +31,7 @@ from onnxtool.equality.certificate.sizes import (
     turning_sizes,
     usual_sizes,
 )
-from onnxtool.equality.certificate.values import DataShapeError, Item, NotCoveredError, Value, exact, is_float
+from onnxtool.equality.certificate.values import FAULTS, DataShapeError, Item, NotCoveredError, Value, exact, is_float
 from onnxtool.equality.input_defaults import shared_defaults, without_defaults
 from onnxtool.errors import first_line
 from onnxtool.model.cut_model import captured_names
@@ -49,7 +49,6 @@ _ELEMENT = 4e-8  # seconds, for an element of a tensor of A, in both models (mea
 _MEASURED = 2**16  # elements more in one comparison than in another: what they take tells what an element takes
 _MOST_ELEMENTS = 2**26  # of one tensor: several of its size are there at a time
 _EXHAUSTED = (MemoryError, RecursionError, OverflowError)
-_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
 
 
 @dataclass
@@ -276,7 +275,7 @@ def certify(
             constants = Constants(a, made, fixed_numbers(a))
             expressions = find_expressions(constants, b)
         pair = _Pair(a, b, examples, constants, expressions)
-    except (NotCoveredError, *_EXHAUSTED, *_FAULTS) as error:
+    except (NotCoveredError, *_EXHAUSTED, *FAULTS) as error:
         return done(reason=f"not decided: {_cause(error)}")
     try:
         with np.errstate(all="ignore"):  # ONNX's implementations divide by sizes, of which one may be zero
@@ -289,7 +288,7 @@ def certify(
                 rounding = pair.rounding(smallest, time.thread_time() + seconds)
     except _DifferentError as error:
         return done(**error.found)
-    except (NotCoveredError, *_EXHAUSTED, *_FAULTS) as error:
+    except (NotCoveredError, *_EXHAUSTED, *FAULTS) as error:
         return done(reason=f"not decided: {_cause(error)}")
     if len(pair.points) < 2:
         decide = partial(certify, examples=examples, names=names, seconds=seconds)

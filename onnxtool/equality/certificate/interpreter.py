@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.values import (
+    FAULTS,
     FILL,
     MOVED,
     WRAPS,
@@ -47,7 +48,6 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 
 _MOST_STEPS = 1300
-_FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 _COPIED = 2**16  # elements of a tensor that is moved although only its shape is asked for
 _SIZES = 64  # an input of as many integers may say a size
 _DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
@@ -393,7 +393,7 @@ class Interpreter:
             found = self._remembered(node, inputs, attributes)
         except NotCoveredError:
             raise
-        except _FAULTS as error:
+        except FAULTS as error:
             raise UndefinedError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
         outputs = list(found) if isinstance(found, tuple) else [found]
         if self._asks:
@@ -457,7 +457,7 @@ class Interpreter:
                 raise
             try:
                 return self.opaque(kind, inputs, attributes, count, domain, by_rows=False)
-            except (NotCoveredError, *_FAULTS):
+            except (NotCoveredError, *FAULTS):
                 pass
             raise
 

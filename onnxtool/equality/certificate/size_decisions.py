@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
-from onnxtool.equality.certificate.values import Item, NotCoveredError, Value, exact, several
+from onnxtool.equality.certificate.values import FAULTS, Item, NotCoveredError, Value, exact, several
 from onnxtool.model.operators.table import lookup
 from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.model.shapes import infer, known_shapes, light_copy
@@ -33,7 +33,6 @@ _REDUCE: dict[str, np.ufunc] = {
     "ReduceMax": np.maximum,
     "ReduceMin": np.minimum,
 }
-_FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 
 
 def deciding_sizes(
@@ -105,7 +104,7 @@ class _Decisions:
         self._known: dict[str, Array] = {}  # [sizes, *shape]
         self.told: list[Array] = []
         for node in all_nodes(model.graph.node):
-            with suppress(NotCoveredError, *_FAULTS), np.errstate(all="ignore"):
+            with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
 
     def _keep(self, _: onnx.NodeProto, name: str, value: Item) -> None:

@@ -24,6 +24,10 @@ MOVED = frozenset((("root",), ("power",), ("logarithm",), ("log",), ("above",), 
 FILL = frozenset(("Trilu", "CenterCropPad", "ReverseSequence"))  # zeros come in, or it depends on more
 
 
+# What NumPy and ONNX's own implementation may raise for numbers, shapes and types that an operator does not take.
+FAULTS = (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError, AssertionError)
+
+
 class NotCoveredError(Exception):
     """The interpreter cannot evaluate the graph; the message says which operator and why."""
 
@@ -195,6 +199,7 @@ def type_of(value: Item) -> onnx.TypeProto:
 
 
 __all__ = [
+    "FAULTS",
     "FILL",
     "MOVED",
     "WRAPS",
