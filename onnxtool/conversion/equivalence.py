@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.input_plan import row_inputs
 from onnxtool.conversion.source_code import read_code
 from onnxtool.equality.certificate.sources import certify_source
 from onnxtool.equality.proof import Proof, Search
@@ -404,7 +405,7 @@ def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray
     A sample of fewer rows is repeated, so that other batches than its own are proven too.
     """
     whole = adapt(model.inputs, sample)
-    batched = {s.name for s in model.inputs if s.shape and not isinstance(s.shape[0], int)}
+    batched = row_inputs(model.inputs, whole)
     rows = min((len(whole[name]) for name in batched), default=0)
     if rows == 0:
         return [whole]

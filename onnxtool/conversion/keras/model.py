@@ -34,7 +34,7 @@ class KerasModel(TracedModel, LayeredModel):
 
     Attributes:
         model: the keras.Model.
-        structure: its inputs' nesting, with one leaf for each entry of `inputs`.
+        structure: the nesting of each argument of its call, with one leaf for each entry of `inputs`.
         dtypes: the dtype that the model itself wants for each input.
     """
 
@@ -53,7 +53,7 @@ class KerasModel(TracedModel, LayeredModel):
             for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
         ]
         with in_float32(self.model):
-            result = self.model(tree.pack_sequence_as(self.structure, arguments), training=False)
+            result = self.model(*tree.pack_sequence_as(self.structure, arguments), training=False)
         paths = tree.flatten_with_path(result)
         self.output_keys = tuple("_".join(str(p) for p in path) for path, _ in paths)
         flat_result = [value for _, value in paths]
@@ -62,12 +62,18 @@ class KerasModel(TracedModel, LayeredModel):
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass, executed eagerly by Keras itself; large batches as a graph, like `predict`.
 
+        So is a model whose outputs have other types eagerly: Keras 3.15 resizes pictures of bytes to bytes then, and to
+        floats in a graph.
+
         Raises:
             InputError: the model does not run on these shapes.
         """
         arrays = [feeds[s.name] for s in self.inputs]
-        large = sum(a.nbytes for a in arrays) > _LARGE_INPUTS and any(len(a) > 1 for a in arrays if a.ndim)
-        return self._run(self.trace() if large else self.call, feeds)
+        if sum(a.nbytes for a in arrays) <= _LARGE_INPUTS or all(len(a) == 1 for a in arrays if a.ndim):
+            found = self._run(self.call, feeds)
+            if all(s.dtype in ("string", found[s.name].dtype) for s in self.outputs):
+                return found
+        return self._run(self.trace(), feeds)
 
     def _run(self, forward: Callable[..., list[Any]], feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         import keras
@@ -181,8 +187,8 @@ def _watched(layer: KerasLayer, call: Callable[..., Any], calls: Counter[str], s
 Leaf = tuple[str, str, tuple[Dim, ...]]
 
 
-def input_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
-    """The nesting of the inputs and, flat, their (name, dtype, dims).
+def input_structure(model: KerasLayer, options: ConvertOptions) -> tuple[tuple[Any, ...], list[Leaf]]:
+    """The nesting of each argument and, flat, their (name, dtype, dims).
 
     Raises:
         UsageError: a subclassed model that was never called, without --input-shape.
@@ -196,7 +202,7 @@ def input_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, li
     names = unique([_layer_name(t) for t in leaves])
     dims = name_dims({name: tuple(t.shape) for name, t in zip(names, leaves, strict=True)})
     dtypes = [keras.backend.standardize_dtype(t.dtype) for t in leaves]
-    return structure, [(name, dtype, dims[name]) for name, dtype in zip(names, dtypes, strict=True)]
+    return (structure,), [(name, dtype, dims[name]) for name, dtype in zip(names, dtypes, strict=True)]
 
 
 def is_functional(model: KerasLayer) -> bool:
@@ -204,11 +210,25 @@ def is_functional(model: KerasLayer) -> bool:
     return getattr(getattr(model, "_functional", None) or model, "_inputs_struct", None) is not None
 
 
-def _called_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
+def _called_structure(model: KerasLayer, options: ConvertOptions) -> tuple[tuple[Any, ...], list[Leaf]]:
     """A subclassed model: from the shapes it was built with, or from what the user gave."""
     parameters = [p for p in inspect.signature(model.call).parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
-    name = parameters[0].name if parameters else "input"
     dtype = str(getattr(model, "input_dtype", None) or "float32")
+    built = getattr(model, "_build_shapes_dict", None) or {}
+    needed = [p.name for p in parameters if p.default is p.empty]
+    if len(needed) > 1:
+        shapes = {name: built.get(f"{name}_shape") for name in needed}
+        named = name_dims({name: (None, *shape[1:]) for name, shape in shapes.items() if shape})
+        named |= {name: tuple(dims) for name, dims in options.input_shapes.items() if name in shapes}
+        if unknown := sorted(shapes.keys() - named):
+            raise UsageError(f"the shape of input {unknown[0]!r} is not known. Give it with --input-shape.")
+        return (0,) * len(needed), [(name, dtype, named[name]) for name in needed]
+    structure, leaves = _lone_structure(model, parameters[0].name if parameters else "input", dtype, options)
+    return (structure,), leaves
+
+
+def _lone_structure(model: KerasLayer, name: str, dtype: str, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
+    """Of the one argument of a subclassed model."""
     built = getattr(model, "_build_shapes_dict", None) or {}
     shape: Any = next(iter(built.values()), None)
     if shape is None:

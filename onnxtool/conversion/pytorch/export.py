@@ -22,7 +22,7 @@ from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators,
 from onnxtool.conversion.pytorch.exported_program import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import fixing_line, recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
-from onnxtool.conversion.pytorch.patches import exact_patterns, fourier
+from onnxtool.conversion.pytorch.patches import constant_steps, exact_patterns, fourier
 from onnxtool.conversion.pytorch.patches.loop_steps import UnfollowedError
 from onnxtool.conversion.pytorch.patches.loops import FollowedLoops, LoopFoundError
 from onnxtool.conversion.pytorch.patches.traced_operators import OF_MODULES
@@ -217,7 +217,7 @@ def _from_program(program: torch.export.ExportedProgram, request: ExportRequest)
 
 
 def _exported(request: ExportRequest, *source: object, **shapes: object) -> torch.onnx.ONNXProgram:
-    with _operators_listed_once(), applied((exact_patterns.PATCH,)):
+    with _operators_listed_once(), applied((exact_patterns.PATCH, constant_steps.PATCH)):
         exported = torch.onnx.export(
             *source,
             dynamo=True,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.input_plan import InputPlan
@@ -17,6 +20,21 @@ from onnxtool.errors import InputError
 from onnxtool.runtime.runner import Runner
 
 _MOST_BYTES = 1 << 28  # of weights that are copied
+
+
+class _Wide(TorchDispatchMode):  # type: ignore[misc]
+    """Inside the block, what a module casts to float32 or makes in it (`x.float()`, `torch.tensor(0.5)`) is float64."""
+
+    def __torch_dispatch__(self, operator: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map(lambda part: torch.float64 if part is torch.float32 else part, (args, kwargs or {}))
+        result = operator(*args, **kwargs)
+        given = any(isinstance(part, torch.Tensor) for part in tree_leaves((args, kwargs)))
+        makes = not given or operator is torch.ops.aten.lift_fresh.default  # of torch.tensor
+        return tree_map(_wider, result) if makes else result
+
+
+def _wider(part: Any) -> Any:
+    return part.double() if isinstance(part, torch.Tensor) and part.dtype == torch.float32 else part
 
 
 def in_float64(
@@ -48,9 +66,9 @@ def in_float64(
         tensors = [to_torch(np.asarray(feeds[s.name])) for s in model.inputs]
         args, kwargs = plan.call([t.double() if t.is_floating_point() else t for t in tensors])
         try:
-            with torch.inference_mode(), stable_order():
+            with torch.inference_mode(), stable_order(), _Wide():
                 return [to_numpy(t) for _, t in named_tensors(doubled(*args, **kwargs))]
-        except Exception as error:  # a module with a type of its own written into it
+        except Exception as error:  # a module that asks for the type of what it is given
             raise InputError(f"the module does not run in float64: {type(error).__name__}") from error
 
     return Float64Reference(model, sample, widened)

@@ -15,7 +15,7 @@ import torch
 from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.graph_interface import named_outputs
-from onnxtool.conversion.input_plan import InputPlan
+from onnxtool.conversion.input_plan import InputPlan, row_inputs
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
 from onnxtool.conversion.pytorch.export_errors import FixedDimError
 from onnxtool.conversion.pytorch.exported_program import plan_program
@@ -426,15 +426,9 @@ class TorchModel(LayeredModel):
 
     def _sample_rows(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Two rows of the sample are enough to trace with; one row is doubled where the batch is dynamic."""
-        rows = {}
-        for spec in self.inputs:
-            array = feeds[spec.name]
-            if spec.shape and not isinstance(spec.shape[0], int):
-                array = (
-                    np.concatenate([array, array])[:_FIRST_BATCH] if len(array) < _FIRST_BATCH else array[:_FIRST_BATCH]
-                )
-            rows[spec.name] = array
-        return rows
+        rows = {name: feeds[name] for name in row_inputs(self.inputs, feeds)}
+        rows = {n: np.concatenate([a, a]) if len(a) < _FIRST_BATCH else a[:_FIRST_BATCH] for n, a in rows.items()}
+        return feeds | rows
 
 
 def trace_sizes(specs: Sequence[TensorSpec], base: int, step: int) -> dict[str, int]:

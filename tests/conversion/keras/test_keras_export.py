@@ -204,6 +204,31 @@ def test_a_subclassed_model_from_a_factory_needs_a_shape(tmp_path: Path) -> None
     assert [str(o) for o in report.outputs] == ["scores: float32[batch, 3]"]
 
 
+def test_a_subclassed_model_takes_several_arguments(tmp_path: Path) -> None:
+    class Scored(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(3)
+
+        def call(self, query: Any, items: Any, scale: float = 2.0) -> Any:
+            return keras.ops.einsum("bd,btd->bt", self.dense(query), items) * scale
+
+    shapes: dict[str, tuple[int | str, ...]] = {"items": ("batch", 5, 3), "query": ("batch", 4)}
+    with pytest.raises(UsageError, match="'items' is not known"):
+        convert(Scored(), tmp_path / "out.onnx", input_shapes={"query": ("batch", 4)})
+    report = convert(Scored(), tmp_path / "out.onnx", input_shapes=shapes)
+    assert report.ok
+    assert [str(i) for i in report.inputs] == ["query: float32[batch, 4]", "items: float32[batch, 5, 3]"]
+
+
+def test_pictures_of_bytes_are_resized_to_floats_as_predict_does(tmp_path: Path) -> None:
+    image = keras.Input((None, None, 3), dtype="uint8")
+    model = keras.Model(image, keras.layers.Resizing(8, 8, crop_to_aspect_ratio=True)(image))
+    report = convert(model, tmp_path / "out.onnx", effort="quick")
+    assert report.ok
+    assert str(report.outputs[0].dtype) == "float32"
+
+
 class Doubled(keras.Model):  # type: ignore[misc]
     """Computes in the type that it is given."""
 

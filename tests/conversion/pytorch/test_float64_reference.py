@@ -26,6 +26,18 @@ class Plain(torch.nn.Module):
         return torch.tanh(self.layer(x))
 
 
+class Narrows(torch.nn.Module):
+    """Casts to float32, and makes numbers of it, which a product of matrices does not mix with others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        far = (x * 2).float() + 1000 * torch.ones(x.shape[0], 1)
+        return (
+            (far - far.mean(1, keepdim=True)) @ torch.eye(8)
+            + torch.zeros(8).add_(x[0])
+            + torch.tensor([0.5]) @ torch.ones(1, 8)
+        )
+
+
 class Dropping(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.dropout(x, 0.5, training=True)
@@ -100,6 +112,14 @@ def test_digits_that_are_lost_are_rounding_where_the_sample_shows_one_module() -
     centered = rows - rows.mean(axis=1, keepdims=True)
     expected = centered / np.sqrt((centered**2).mean(axis=1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(exact, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_module_casts_to_float32_is_float64() -> None:
+    wider = loaded(Narrows()).rerounded()
+    assert wider is not None
+    rows = ROWS.astype(np.float64)
+    exact = 2 * rows - 2 * rows.mean(1, keepdims=True) + rows[0] + 0.5
+    np.testing.assert_allclose(wider.run({"x": ROWS})["output"], exact, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("offset", "converts"), [(100.0, True), (1000.0, False)])

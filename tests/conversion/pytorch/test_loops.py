@@ -42,6 +42,30 @@ def goes_both_ways(x: Tensor) -> Tensor:
     return torch.cat([torch.stack(ahead, 1), torch.stack(back[::-1], dim=1)], -1) + t
 
 
+def adds_dims_beside_the_step(x: Tensor) -> Tensor:
+    h, made = torch.zeros(x.shape[0], 5, 1), []
+    for t in range(x.shape[1]):
+        h = 0.5 * h + x[:, t, :, None]
+        made.append(h.squeeze(-1) + x[:, None, t].sum(1) + x[..., None, t, :, None][:, 0, :, 0])
+    return torch.stack(made, 1)
+
+
+def goes_back_through_a_list(x: Tensor) -> Tensor:
+    """As Viterbi's algorithm does."""
+    x, kept = torch.tanh(x), []
+    score = x[:, 0]
+    for t in range(1, x.shape[1]):
+        score, best = (score[:, :, None] * 0.5 + x[:, t, None] * x[:, t, :, None]).max(1)
+        kept.append(best)
+    place = score.argmax(1)
+    path = [place]
+    for best in reversed(kept):
+        place = best.gather(1, place[:, None]).squeeze(1)
+        path.append(place)
+    path.reverse()
+    return torch.stack(path, 1)
+
+
 def writes_into_a_tensor(x: Tensor) -> Tensor:
     made, h = torch.zeros_like(x), torch.zeros_like(x[:, 0])
     for t in range(x.shape[1]):
@@ -145,7 +169,8 @@ def calls(x: Tensor) -> Tensor:
 
 
 FOLLOWED: list[Callable[[Tensor], Tensor]] = [
-    keeps_a_state_that_begins_as_none, goes_both_ways, writes_into_a_tensor, reads_the_last_of_a_list, has_layers,
+    keeps_a_state_that_begins_as_none, goes_both_ways, adds_dims_beside_the_step, writes_into_a_tensor,
+    reads_the_last_of_a_list, has_layers, goes_back_through_a_list,
     goes_through_several, is_another_first, takes_windows, counts, makes_a_list, calls, reads_two_views,
     keeps_the_number_of_a_step,
 ]  # fmt: skip
@@ -235,6 +260,17 @@ def test_a_function_that_is_written_anew_computes_the_same(
         monkeypatch.setattr(sys.modules["torch._higher_order_ops.scan"], "scan", scanned)
     given = (loop_steps.pieces(x, 1), 0.5) if function is called else (x,)
     assert torch.equal(anew(*given), expected)
+
+
+def test_a_name_that_two_loops_have_is_each_ones_own(tmp_path: Path) -> None:
+    """Else what the first one leaves in it would be made from a step that there may not be."""
+    path = tmp_path / "out.onnx"
+    module, shapes = Computes([goes_back_through_a_list]).eval(), {"x": ("batch", "time", 5)}
+    onnxtool.convert(module, path, input_shapes=shapes, exporter="dynamo", verify_result=False)
+    session = onnxruntime.InferenceSession(path)
+    for steps in (1, 2, 9):
+        x = np.random.default_rng(steps).standard_normal((3, steps, 5)).astype(np.float32)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], module(torch.from_numpy(x))[0])
 
 
 def test_loops_over_a_dynamic_size_are_followed(tmp_path: Path) -> None:

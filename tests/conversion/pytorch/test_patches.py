@@ -19,6 +19,7 @@ from torch.nn import functional
 import onnxtool
 from onnxtool.conversion.patches import Patch, correct
 from onnxtool.conversion.pytorch.patches import (
+    constant_steps,
     distributions,
     exact_patterns,
     floor_division,
@@ -37,6 +38,7 @@ from onnxtool.conversion.pytorch.patches import (
 from tests.conversion.patched import hold_needed, patches_of
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+NOISE = torch.from_numpy(np.random.default_rng(1).standard_normal((1, 1200)).astype(np.float32))
 SEQUENCE = np.random.default_rng(0).standard_normal((3, 5, 8)).astype(np.float32)
 
 
@@ -99,11 +101,27 @@ def wave_spectrum(x: torch.Tensor) -> torch.Tensor:
     return torch.fft.rfft(waves(x)).real
 
 
+def pools_of_five(x: torch.Tensor) -> torch.Tensor:
+    return functional.avg_pool2d(x[:, None, None], (1, 2), padding=(0, 1), divisor_override=5)
+
+
+def frames(x: torch.Tensor) -> torch.Tensor:
+    return torch.stft(NOISE + x[:, :1], 400, 200, window=torch.hann_window(400), return_complex=True).abs()
+
+
 def writes_complex(x: torch.Tensor) -> torch.Tensor:
     """As Fourier neural operators do: few frequencies of a spectrum are kept."""
     kept = torch.zeros(x.shape[0], 4, dtype=torch.complex64)
     kept[:, :2] = torch.fft.rfft(x)[:, :2]
     return torch.fft.irfft(kept, 6)
+
+
+def turns_by_weights(x: torch.Tensor) -> torch.Tensor:
+    """An orthogonal matrix, a determinant and complex numbers, all made of constants."""
+    weights = torch.arange(36.0).reshape(6, 6) / 36
+    values, vectors = torch.linalg.eigh(weights + weights.T)
+    poles = torch.exp(torch.complex(values, values * 2)) * torch.linalg.slogdet(weights + torch.eye(6)).logabsdet
+    return x @ torch.linalg.matrix_exp(weights - weights.T) @ vectors.abs() + poles.real
 
 
 def needs_pivots(x: torch.Tensor) -> torch.Tensor:
@@ -448,6 +466,12 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
             translations.PATCHES[67],
             lambda folder: agrees(Computes(adds_to_the_first), X[:1], folder, "dynamo"),
         ),
+        translated(68, frames, rtol=1e-4),
+        translated(69, lambda x: torch.exp(torch.complex(x, 2 * x)).imag),
+        translated(70, pools_of_five),
+        translated(71, lambda x: functional.avg_pool3d(x.reshape(1, -1, 1, 2, 3), (1, 2, 2), divisor_override=5)),
+        translated(72, lambda x: x.masked_select(x[0] > 0)),
+        (constant_steps.PATCH, lambda folder: agrees(Computes(turns_by_weights), X, folder, "dynamo")),
         (distributions.PATCH, lambda folder: agrees(Computes(log_density), X, folder, "dynamo")),
         (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),
         (

@@ -463,6 +463,19 @@ def test_sample_gives_shapes_dtypes_and_the_inputs_to_verify_on(
     assert [run["keep"] for run in done.report.comparison.runs] == [(6, 4), (1, 4), (5, 4)]
 
 
+def test_nodes_and_edges_of_a_sample_are_not_cut(tmp_path: Path) -> None:
+    class Graph(torch.nn.Module):
+        def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+            return torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
+
+    x, edges = RNG.standard_normal((40, 3)).astype(np.float32), RNG.integers(0, 40, (2, 90))
+    np.savez(tmp_path / "s.npz", x=x, edges=edges)
+    shapes: dict[str, tuple[int | str, ...]] = {"x": ("nodes", 3), "edges": (2, "edges")}
+    report = convert(Graph(), tmp_path / "g.onnx", sample=tmp_path / "s.npz", input_shapes=shapes, effort="quick")
+    assert report.ok and report.comparison is not None
+    assert report.comparison.runs[0] == {"x": (40, 3), "edges": (2, 90)}
+
+
 @pytest.mark.parametrize("opset", [13, 17, 18, 20, 21])
 def test_writes_the_opset_asked_for(converted: Callable[..., Conversion], opset: int) -> None:
     done = converted("Dropped", {"x": ("batch", 6)}, opset=opset)

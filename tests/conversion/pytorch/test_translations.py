@@ -279,6 +279,56 @@ def test_an_inverse_spectrogram_is_the_signal(tmp_path: Path) -> None:
     np.testing.assert_allclose(net.run(None, {"x": x})[0], x, atol=1e-5)
 
 
+@pytest.mark.parametrize(("n_fft", "rank"), [(400, 2), (30, 1)])
+def test_spectra_of_lengths_that_are_no_power_of_two_keep_their_digits(n_fft: int, rank: int, tmp_path: Path) -> None:
+    class Frames(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            window = torch.hann_window(n_fft - 7)
+            found = torch.stft(x, n_fft, n_fft // 3, n_fft - 7, window, normalized=rank == 1, return_complex=True)
+            return torch.view_as_real(found)
+
+    net = session(Frames(), tmp_path / "out.onnx", x=("batch", "samples") if rank == 2 else (1500,))
+    x = np.random.default_rng(0).standard_normal((3, 1500)[2 - rank :])
+    exact = Frames()(torch.from_numpy(x)).numpy()
+    found = net.run(None, {"x": x.astype(np.float32)})[0]
+    assert np.abs(found - exact).max() < 2e-6 * np.abs(exact).max()
+
+
+def test_a_denoiser_of_spectra_takes_recordings_of_any_length(tmp_path: Path) -> None:
+    class Denoiser(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            options: dict[str, Any] = {"window": torch.hann_window(30), "normalized": True}
+            found = torch.stft(x, 36, 12, 30, return_complex=True, **options)
+            kept = found * (found.abs() > 0.5)
+            return torch.istft(kept, 36, 12, 30, length=x.shape[1], **options), torch.istft(
+                found, 36, 12, 30, **options
+            )
+
+    net = session(Denoiser(), tmp_path / "out.onnx", x=("batch", "samples"))
+    for samples in (40, 121, 144):
+        x = torch.randn(2, samples)
+        for found, expected in zip(net.run(None, {"x": x.numpy()}), Denoiser()(x), strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+class Pairs(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        alike = x @ x.T
+        pairs = torch.triu_indices(x.shape[0], x.shape[0], 1)
+        below = torch.tril_indices(x.shape[0], x.shape[0], offset=-1)
+        apart = alike.masked_select(~torch.eye(x.shape[0], dtype=torch.bool))
+        spread = torch.cov(x.T), torch.corrcoef(x.T), torch.cov(x[:, 0], correction=0)
+        return alike[pairs[0], pairs[1]], alike[below[0], below[1]], apart, *spread, alike.clone().fill_diagonal_(7)
+
+
+def test_what_is_made_of_pairs_of_rows_takes_any_number_of_them(tmp_path: Path) -> None:
+    net = session(Pairs(), tmp_path / "out.onnx", x=("batch", 4))
+    for rows in (2, 3, 9):
+        x = torch.randn(rows, 4)
+        for found, expected in zip(net.run(None, {"x": x.numpy()}), Pairs()(x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 class Divides(torch.nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x // y, x % y, x // 0.1, x % 0.1, torch.logaddexp(x, y), torch.logaddexp2(x, y)

@@ -153,6 +153,9 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["LookupTableFindV2"]: looks_integers_up,
     PATCHES["shapes of SelectV2"]: partial(looks_integers_up, mask_token=-21, num_oov_indices=2),
     PATCHES["OneHot"]: lambda folder: agrees(lambda x: tf.one_hot(x, 3), INTEGERS, folder),
+    PATCHES["DenseBincount"]: partial(
+        agrees, lambda x: tf.math.bincount(abs(x), tf.cast(x, tf.float32), 22, 22, axis=-1), INTEGERS
+    ),
     PATCHES["Bitcast"]: lambda folder: agrees(sign_bits, SIGNS, folder),
     PATCHES["Bucketize"]: lambda folder: agrees(
         lambda x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.0, 2.0]), SIGNS, folder

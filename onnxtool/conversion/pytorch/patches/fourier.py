@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import onnxscript
-from onnxscript.function_libs.torch_lib.ops.core import aten_expand, aten_select, aten_slice_scatter, aten_zeros
+from onnxscript.function_libs.torch_lib.ops.core import (
+    aten_expand,
+    aten_select,
+    aten_slice_scatter,
+    aten_stft,
+    aten_zeros,
+)
 from onnxscript.function_libs.torch_lib.ops.fft import aten__fft_c2c, aten__fft_c2r, aten__fft_r2c
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -67,6 +73,40 @@ def complex_to_real(values: Any, dim: Sequence[int], normalization: int, last_di
         for part, table in zip(_parts(values), (cosines, op.Neg(sines)), strict=True)
     ]
     return op.Transpose(op.Add(*found), perm=[order.index(k) for k in range(rank)])
+
+
+def short_time(
+    signal: Any,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> Any:
+    """float[..., samples] to [..., n_fft // 2 + 1, frames, 2]: a convolution with windowed cosines and sines."""
+    if _is_fast(n_fft) or (window is None and win_length not in (None, n_fft)):
+        return aten_stft(signal, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
+    bins, lone = (n_fft if onesided is False else n_fft // 2 + 1), len(signal.shape) == 1
+    steps = np.outer(np.arange(bins), np.arange(n_fft)) % n_fft
+    angles = steps * (2 * np.pi / n_fft)
+    waves = np.cos(angles), np.where(steps * 2 % n_fft == 0, 0.0, 0.0 - np.sin(angles))
+    table = np.concatenate(waves)[:, None] / (np.sqrt(n_fft) if normalized else 1.0)
+    kernel = op.CastLike(op.Constant(value=ir.tensor(table)), signal)
+    if window is not None:
+        left, rest = divmod(n_fft - window.shape[0], 2)
+        kernel = op.Mul(kernel, op.Pad(op.CastLike(window, signal), op.Constant(value_ints=[left, left + rest])))
+    signal = op.Unsqueeze(signal, op.Constant(value_ints=[0, 1] if lone else [1]))
+    both = op.Conv(signal, kernel, strides=[hop_length or n_fft // 4])
+    found = _joined(op.Split(both, axis=1, num_outputs=2))
+    return op.Squeeze(found, op.Constant(value_ints=[0])) if lone else found
+
+
+def complex_exp(values: Any) -> Any:
+    """e^x (cos y + i sin y)."""
+    real, imaginary = _parts(values)
+    return _joined(op.Mul(op.Exp(real), turn(imaginary)) for turn in (op.Cos, op.Sin))
 
 
 def complex_einsum(equation: str, tensors: Sequence[Any], path: object = None) -> Any:
@@ -185,6 +225,7 @@ def _joined(parts: Iterable[Any]) -> Any:
 COMPLEX = (
     complex_to_complex,
     complex_to_real,
+    complex_exp,
     complex_einsum,
     complex_bmm,
     complex_copy,

@@ -212,6 +212,8 @@ def backwards(items: Any) -> Any:
 
 
 def _iterated(items: Any) -> Any:
+    if isinstance(items, Collection):
+        items = torch.stack(items)
     return pieces(items) if isinstance(items, torch.Tensor) else items
 
 
@@ -273,17 +275,17 @@ def _place(tensor: Any, index: Any) -> tuple[int, torch.Tensor, tuple[Any, ...]]
     steps = [i for i, part in enumerate(parts) if _is_number(part) or isinstance(part, Window)]
     if not isinstance(tensor, torch.Tensor) or not steps:
         return None
-    if len(steps) > 1 or any(part is None for part in parts):
+    if len(steps) > 1:
         raise UnfollowedError("an index of several steps")
     at = steps[0]
     if ... in parts[:at]:
-        whole = (slice(None),) * (tensor.dim() - len(parts) + 1)
+        whole = (slice(None),) * (tensor.dim() - sum(part is not None for part in parts) + 1)
         dots = parts.index(...)
         parts, at = (*parts[:dots], *whole, *parts[dots + 1 :]), at + len(whole) - 1
     number = parts[at].numbers if isinstance(parts[at], Window) else parts[at]
     number = torch.where(number < 0, number + tensor.shape[at], number)
     rest = parts[at + 1 :] if isinstance(parts[at], torch.Tensor) else (slice(None), *parts[at + 1 :])
-    return at, number, (*parts[:at], *rest)
+    return at - sum(part is None for part in parts[:at]), number, (*parts[:at], *rest)
 
 
 def compared(number: Any, relation: str, limit: Any) -> Any:

@@ -174,7 +174,9 @@ class _Loops(ast.NodeTransformer):
     """
 
     def __init__(self, function: ast.FunctionDef) -> None:
-        self._loads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        loops = [n for n in ast.walk(function) if isinstance(n, ast.For)]
+        items = {id(n) for loop in loops for n in _loads_in(*loop.body) if n.id in _names_in(loop.target)}
+        self._loads = [n for n in _loads_in(function) if id(n) not in items]
         self.headers: list[tuple[int, int]] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -239,6 +241,11 @@ def _placed(made: Written, node: ast.AST) -> Written:
     for part in ast.walk(made):
         ast.copy_location(part, node)
     return made
+
+
+def _loads_in(*nodes: ast.AST) -> list[ast.Name]:
+    inside = (n for node in nodes for n in ast.walk(node))
+    return [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
 
 
 def _names_in(target: ast.expr) -> set[str]:

@@ -33,8 +33,10 @@ def _followed(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
                 stack.callback(*restore)
                 names[name] = function
         stack.enter_context(replaced(math, "sqrt", square_root))
-        for owner in (torch, torch.Tensor):
-            stack.enter_context(replaced(owner, "take_along_dim", _taken))
+        for name, function in _OF_TORCH.items():
+            stack.enter_context(replaced(torch, name, function))
+        stack.enter_context(replaced(torch.Tensor, "take_along_dim", _taken))
+        stack.enter_context(replaced(torch.Tensor, "fill_diagonal_", _with_diagonal))
         yield
 
 
@@ -46,6 +48,93 @@ def _taken(values: torch.Tensor, indices: torch.Tensor, dim: int | None = None) 
     sizes = torch.broadcast_shapes(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in both))
     values, indices = (t.expand(*sizes[:axis], -1, *sizes[axis + 1 :]) for t in both)
     return values.gather(dim, indices)
+
+
+_SPACED, _UPPER, _LOWER, _COVARIANCE = torch.linspace, torch.triu_indices, torch.tril_indices, torch.cov
+_FILL_DIAGONAL, _INVERSE_SHORT_TIME = torch.Tensor.fill_diagonal_, torch.istft
+
+
+def _spaced(start: Any, end: Any, steps: Any, **options: Any) -> torch.Tensor:
+    """`torch.linspace`, which takes a number for its steps: by as many as a size says, from both ends to the middle."""
+    if not loop_steps.is_dynamic(steps) or any(isinstance(part, torch.Tensor) for part in (start, end)):
+        return _SPACED(start, end, steps, **options)
+    kind = options.get("dtype") or torch.get_default_dtype()
+    at = torch.arange(steps, dtype=kind if kind.is_floating_point else None, device=options.get("device"))
+    one = at.new_ones(1)
+    step = one * (end - start) / (one * (steps - 1)).clamp(min=1)  # of a tensor, for torch takes a size to be 2 or more
+    low = (at < steps // 2) | (at == 0)
+    return torch.where(low, start + step * at, end - step * (steps - 1 - at)).to(kind)
+
+
+def _inverse_short_time(spectrum: torch.Tensor, n_fft: int, *rest: Any, **named: Any) -> torch.Tensor:
+    """`torch.istft`, which takes numbers for the frames and the length: frames added where they overlap."""
+    names = "hop_length", "win_length", "window", "center", "normalized", "onesided", "length", "return_complex"
+    given = dict(zip(names, rest, strict=False)) | named
+    window, length, frames = given.get("window"), given.get("length"), spectrum.shape[-1]
+    usual = given.get("onesided") is not False and not given.get("return_complex")
+    if window is None or not usual or not loop_steps.is_dynamic(frames) or spectrum.dim() != 3:
+        return _INVERSE_SHORT_TIME(spectrum, n_fft, *rest, **named)
+    hop = given.get("hop_length") or n_fft // 4
+    left, odd = divmod(n_fft - window.shape[0], 2)
+    window = torch.nn.functional.pad(window, (left, left + odd))
+    parts = torch.fft.irfft(spectrum.mT, n_fft, norm="ortho" if given.get("normalized") else None) * window
+    weights = window.square().expand(1, frames, n_fft)
+    whole, start = n_fft + hop * (frames - 1), n_fft // 2 if given.get("center", True) else 0
+    end = whole - start if length is None else torch.sym_min(start + length, whole)
+    added, total = (
+        torch.nn.functional.fold(p.mT, (1, whole), (1, n_fft), stride=(1, hop))[:, 0, 0, start:end]
+        for p in (parts, weights)
+    )
+    return added / total if length is None else torch.nn.functional.pad(added / total, (0, length - (end - start)))
+
+
+def _triangle(own: Any, cut: Any) -> Any:
+    """`torch.triu_indices` and `tril_indices`, which take numbers for their sizes."""
+
+    def indices(row: Any, col: Any, offset: int = 0, **options: Any) -> torch.Tensor:
+        if not (loop_steps.is_dynamic(row) or loop_steps.is_dynamic(col)) or options.keys() - {"device"}:
+            return own(row, col, offset, **options)
+        return cut(torch.ones(row, col, **options), offset).nonzero().T
+
+    return indices
+
+
+def _with_diagonal(matrix: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
+    """`fill_diagonal_`, which goes by strides, that ONNX does not have."""
+    if matrix.dim() != 2 or wrap:
+        return _FILL_DIAGONAL(matrix, fill_value, wrap)
+    rows, columns = (torch.arange(size, device=matrix.device) for size in matrix.shape)
+    return matrix.masked_fill_(rows[:, None] == columns, fill_value)
+
+
+def _covariance(values: torch.Tensor, *, correction: int = 1, **weights: Any) -> torch.Tensor:
+    """`torch.cov`, which asks whether there are enough columns, and warns."""
+    if any(weight is not None for weight in weights.values()) or values.is_complex():
+        return _COVARIANCE(values, correction=correction, **weights)
+    rows = values[None] if values.dim() < 2 else values
+    rows = rows - rows.mean(1, keepdim=True)
+    count = (rows.new_ones(1) * (rows.shape[1] - correction)).clamp(min=0)
+    return (rows @ rows.T / count).squeeze()
+
+
+def _correlation(values: torch.Tensor) -> torch.Tensor:
+    """`torch.corrcoef`, by the above."""
+    found = _covariance(values)
+    if not found.dim():
+        return found / found
+    deviation = found.diagonal().sqrt()
+    return (found / deviation[:, None] / deviation).clamp(-1, 1)
+
+
+_OF_TORCH = {
+    "linspace": _spaced,
+    "istft": _inverse_short_time,
+    "take_along_dim": _taken,
+    "triu_indices": _triangle(_UPPER, torch.triu),
+    "tril_indices": _triangle(_LOWER, torch.tril),
+    "cov": _covariance,
+    "corrcoef": _correlation,
+}
 
 
 def _length(value: Any) -> Any:

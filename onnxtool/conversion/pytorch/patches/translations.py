@@ -20,6 +20,8 @@ from onnxscript.function_libs.torch_lib.ops.core import (
     aten_roll,
 )
 from onnxscript.function_libs.torch_lib.ops.nn import (
+    aten_avg_pool2d,
+    aten_avg_pool3d,
     aten_group_norm,
     aten_scaled_dot_product_attention,
     aten_upsample_nearestnd_vec,
@@ -97,6 +99,30 @@ def _sampled(image: Any, grid: Any, mode: int, padding: int, align_corners: bool
     if padding == 1:
         grid = op.Clip(grid, *(op.CastLike(op.Constant(value_float=end), grid) for end in (-2.0, 2.0)))
     return aten_grid_sampler(image, grid, mode, padding, align_corners)
+
+
+def _pooled(own: Translation) -> Translation:
+    """Means of windows, of which sums may be divided by a number of their own."""
+
+    def translation(
+        values: Any, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Any:  # fmt: skip
+        if divisor_override is None:
+            return own(values, kernel, stride, padding, ceil_mode, count_include_pad)
+        if ceil_mode:
+            raise NotImplementedError("a pool with a divisor of its own and ceil_mode")
+        sizes = list(kernel) * (len(values.shape) - 2 if len(kernel) == 1 else 1)
+        means = own(values, kernel, stride, padding, False, True)
+        return op.Mul(means, _like(math.prod(sizes) / divisor_override, means))
+
+    return translation
+
+
+def _selected(values: Any, mask: Any) -> Any:
+    """Those at which a mask is true, in a row; each is broadcast to the other."""
+    chosen = op.Reshape(op.Expand(mask, op.Shape(values)), op.Constant(value_ints=[-1]))
+    return op.Compress(op.Expand(values, op.Shape(mask)), chosen)
 
 
 def _kth_smallest(values: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -647,4 +673,11 @@ PATCHES = (
     _imprecise(_ATEN.roll.default, _rolled, "torch 2.13 rolls by numbers alone, not by sizes"),
     LibraryPatch("torch", "2.14", "torch 2.13 computes fractions of sizes in float32", _fractions_translated),
     _imprecise(torch.ops.higher_order.scan, loop_steps.written, "the runtime's Scan fails where there is no step"),
+    _imprecise(_ATEN.stft.default, fourier.short_time, _DFT),
+    _imprecise(_ATEN.exp.default, fourier.complex_exp, _REAL),
+    *(
+        _imprecise(operator, _pooled(own), "torch 2.13 divides sums of windows by their size alone")
+        for operator, own in ((_ATEN.avg_pool2d.default, aten_avg_pool2d), (_ATEN.avg_pool3d.default, aten_avg_pool3d))
+    ),
+    _missing(_ATEN.masked_select.default, _selected),
 )

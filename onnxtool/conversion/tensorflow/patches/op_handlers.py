@@ -241,6 +241,21 @@ def _one_hot(write: OperatorWriter) -> None:
     write.choose(write.add("Equal", wide, classes), on, off)
 
 
+def _counted(write: OperatorWriter) -> None:
+    """[..., n] to [..., size]: how often each number stands along the last dim, or the sum of its weights."""
+    numbers, size, weights = write.inputs
+    int64 = partial(write.constant, dtype=np.int64)
+    classes = write.add("Range", int64(0), write.cast(size, INT64), int64(1))
+    found = write.add("Equal", write.add("Unsqueeze", write.cast(numbers, INT64), int64([-1])), classes)
+    binary = bool(write.node.get_attr_value("binary_output", False))
+    if binary or 0 in (write.graph.get_shape(weights) or ()):
+        each = write.cast(found, write.dtype)
+    else:
+        each = write.add("Where", found, write.add("Unsqueeze", weights, int64([-1])), write.constant(0))
+    total = write.add("ReduceSum", each, int64([-2]), keepdims=0)
+    write.give("Min", total, write.constant(1)) if binary else write.give("Identity", total)
+
+
 def _sign_bit(write: OperatorWriter) -> None:
     """Bitcast(float -> int32) & INT32_MIN, the sign bit: Keras tells -0.0 from 0.0 with it in argmax.
 
@@ -508,6 +523,9 @@ PATCHES = {
     "Log1p": wrong("Log1p", 10, written(log1p), "tf2onnx 1.17's log(1 + x) has no correct digit left near zero"),
     "LookupTableFindV2": wrong("LookupTableFindV2", 9, _lookup, "tf2onnx 1.17 has tables of words alone"),
     "OneHot": wrong("OneHot", 13, _one_hot, "tf2onnx 1.17 counts classes below zero from the end"),
+    "DenseBincount": wrong(
+        "DenseBincount", 13, _counted, "tf2onnx 1.17 counts no weights, and rows of unknown rank as one"
+    ),
     "Sum": wrong("Sum", 18, _accumulated("ReduceSum"), "tf2onnx 1.17 adds int32, cut off at the ends"),
     "Prod": wrong("Prod", 18, _accumulated("ReduceProd"), "tf2onnx 1.17 multiplies int32, cut off at the ends"),
     "Cumprod": wrong("Cumprod", 13, _running_product, "tf2onnx 1.17 takes the axis -1 for a size"),
