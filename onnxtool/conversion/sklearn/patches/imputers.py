@@ -103,9 +103,11 @@ def _convert_nearest(write: NodeWriter) -> None:
         if not there[:, column].any():
             columns.append(write.add("Mul", write.add("Gather", distances, place, axis=1), 0.0))
             continue
-        mean = _mean(write, imputer, distances, known[:, column], there[:, column])
-        gaps, own = (write.add("Gather", v, place, axis=1) for v in (missing, x))
-        columns.append(write.add("Where", gaps, mean, own))
+        gaps = write.add("NonZero", write.add("Gather", missing, np.array(column), axis=1))
+        rows = write.add("Squeeze", gaps, np.array([0]))  # of the others no neighbours are sought
+        mean = _mean(write, imputer, write.add("Gather", distances, rows, axis=0), known[:, column], there[:, column])
+        own = write.add("Gather", x, place, axis=1)
+        columns.append(write.add("ScatterND", own, write.add("Unsqueeze", rows, np.array([1])), mean))
     _give(write, columns, x)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import onnxtool
 from onnxtool.errors import UnsupportedError
+from onnxtool.model.io import read_proto
 from tests.conversion.sklearn.converted_model import run_converted
 
 impute = pytest.importorskip("sklearn.impute")
@@ -96,3 +97,17 @@ def test_a_number_of_the_users_and_where_it_stands(tmp_path: Path) -> None:
     model = impute.SimpleImputer(strategy="constant", fill_value=-1, add_indicator=True).fit(HOLED)
     (found,) = run_converted(model, tmp_path, HOLED)
     np.testing.assert_array_equal(found, model.transform(HOLED))
+
+
+def test_neighbours_are_sought_for_gaps_alone(tmp_path: Path) -> None:
+    """Of rows without a gap, too, and of a row that is nothing but gaps."""
+    generator = np.random.default_rng(0)
+    fitted = generator.standard_normal((60, 4))
+    fitted[generator.random(fitted.shape) < 0.2] = np.nan
+    imputer = impute.KNNImputer(n_neighbors=3, weights="distance").fit(fitted)
+    whole = generator.standard_normal((5, 4))
+    for rows in (whole, np.concatenate([whole, fitted, np.full((1, 4), np.nan)])):
+        (found,) = run_converted(imputer, tmp_path, rows)
+        np.testing.assert_allclose(found, imputer.transform(rows), rtol=1e-9)
+    operators = [n.op_type for n in read_proto(tmp_path / "out.onnx").graph.node]
+    assert operators.count("NonZero") == 4  # TopK of all rows took twenty times as long where one in twenty has a gap
