@@ -175,7 +175,9 @@ class BoosterGraph:
         texts = known.dtype.kind in "OU"
         if not texts and (known != known.astype(np.int64)).any():
             raise UnsupportedError("classes that are fractions have no ONNX form; number them before the fit.")
-        label = self.add("Gather", known.astype(object if texts else np.int64), place, axis=0)
+        label = place
+        if texts or known.tolist() != [0, 1] or labels > 1:  # else it is the place
+            label = self.add("Gather", known.astype(object if texts else np.int64), place, axis=0)
         self._give("label", label, TensorProto.STRING if texts else TensorProto.INT64, min(labels, 2))
         self._give("probabilities", chances, TensorProto.FLOAT, 2)
 

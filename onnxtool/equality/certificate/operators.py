@@ -776,8 +776,14 @@ def _dft(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 @operator("Gather")
 def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Any:
-    table, indices = i
+    """Elements by their places; of two numbers, by a truth value, a line through both."""
+    (table, indices), f = i, m.field
     axis = a.get("axis", 0) % table.data.ndim
+    two = table.exact and table.data.shape == (2,) and table.dtype.kind in "iuf" and np.isfinite(table.data).all()
+    if two and not indices.exact and indices.tag[:1] == ("bool",):
+        low, high = m.elements(table)
+        line = f.add(low, f.mul(f.sub(high, low), indices.data))
+        return m.symbol(line, table.dtype, indices.tag if table.data.tolist() == [0, 1] else ())
     if indices.exact:
         if table.exact:
             return m.by_reference("Gather", i, {"axis": axis})

@@ -57,6 +57,16 @@ SAME = {
         "i = ArgMax<axis = 1, select_last_index = 0>(x) y = Cast<to = 1>(i)",
         "v, i = TopK<axis = -1>(x, single) y = Cast<to = 1>(i)",
     ),
+    "one of two numbers by a truth value": (
+        "t = Greater(x, half) i = Cast<to = 7>(t) c = Constant<value_floats = [0.25, 1.75]>() y = Gather(c, i)",
+        "t = Greater(x, half) f = Cast<to = 1>(t) s = Constant<value_float = 1.5>()"
+        " q = Constant<value_float = 0.25>() p = Mul(f, s) y = Add(p, q)",
+    ),
+    "a truth value's own place": (
+        "t = Greater(x, half) i = Cast<to = 7>(t) c = Constant<value_ints = [0, 1]>() g = Gather(c, i)"
+        " y = Cast<to = 1>(g)",
+        "t = Greater(x, half) y = Cast<to = 1>(t)",
+    ),
     "gemm": ("p = MatMul(x, w) y = Add(p, b)", "h = Gemm(x, w, b) y = Identity(h)"),
     "relu twice": ("h = Relu(x) y = Relu(h)", "y = Relu(x)"),
     "sigmoid in parts": ("n = Neg(x) e = Exp(n) s = Add(e, one) y = Reciprocal(s)", "y = Sigmoid(x)"),
@@ -138,6 +148,15 @@ EXTRA: Weights = {
     "some": np.array([True, False, True, False]),
 }
 APART = {
+    "one of two numbers, another": (
+        "t = Greater(x, half) i = Cast<to = 7>(t) c = Constant<value_floats = [0.25, 1.75]>() y = Gather(c, i)",
+        "t = Greater(x, half) i = Cast<to = 7>(t) c = Constant<value_floats = [1.75, 0.25]>() y = Gather(c, i)",
+    ),
+    "a number's own place": (  # 2 is 1, and 3 is 0 there
+        "f = Floor(x) i = Cast<to = 7>(f) c = Constant<value_ints = [0, 1]>() n = Constant<value_int = 2>()"
+        " m = Mod(i, n) g = Gather(c, m) y = Cast<to = 1>(g)",
+        "f = Floor(x) i = Cast<to = 7>(f) y = Cast<to = 1>(i)",
+    ),
     "another activation": ("y = Relu(x)", "y = Abs(x)"),
     "softmax of another axis": ("y = Softmax<axis = 0>(x)", "y = Softmax<axis = 1>(x)"),
     "order": ("y = Sub(x, b)", "y = Sub(b, x)"),
