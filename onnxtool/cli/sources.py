@@ -36,9 +36,9 @@ def source_options(asked: Any, **changes: Any) -> ConvertOptions:
     return ConvertOptions(**{n: getattr(asked, n) for n in names} | changes)
 
 
-def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
-    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none; a URL
-    is a V2 endpoint.
+def opened(path: Path, other: Path, options: ConvertOptions, data: Any = None) -> Path | Runner:
+    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none, and in
+    the types of the data where these are a table; a URL is a V2 endpoint.
     """
     if path.suffix == ".onnx":
         return path
@@ -56,4 +56,4 @@ def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
             return open_package(path, trust=options.trust)
     from onnxtool.conversion.compare_sources import opened_source
 
-    return opened_source(path, other, options)
+    return opened_source(path, other, options, data)

@@ -34,22 +34,26 @@ def compare(a: Any, b: Any, **settings: Any) -> CompareReport:
 def _opened(model: Any, other: Any, data: Any) -> Any:
     """An estimator, booster, torch module, Keras model or a file of theirs as a Runner; all else as it is."""
     if isinstance(model, (str, os.PathLike)):
-        found = None if str(model).endswith(".onnx") else opened_source(Path(model), other, ConvertOptions())
+        found = None if str(model).endswith(".onnx") else opened_source(Path(model), other, data=data)
         return found if isinstance(found, Runner) else model
     if isinstance(model, Runner) or is_model(model):
         return model
     kind = adapter_for(model)
     if kind is None:
         return model
-    return _in_types_of(model, data, other) if kind == "sklearn" else open_source(model)
+    found = _of_rows(model, other, ConvertOptions(), data) if kind == "sklearn" else None
+    return found or open_source(model)
 
 
-def _in_types_of(estimator: Any, data: Any, other: Any) -> Runner:
-    """An estimator that computes in the types that the data have, and takes floats as the other model does."""
+def _of_rows(model: Any, other: Any, options: ConvertOptions, data: Any) -> Runner | None:
+    """What is given tables: it computes in the types that the data have, and takes floats as the other model does.
+
+    None where the data are not known to be such; what is wrong with them is said when they are read for both.
+    """
     try:
-        source = open_source(estimator, sample=data)
-    except (InputError, UsageError):  # what is wrong with the data is said when it is read for both
-        return open_source(estimator)
+        source = open_source(model, options, sample=data)
+    except (InputError, UsageError):
+        return None
     file = isinstance(other, (str, os.PathLike)) and str(other).endswith(".onnx")
     proto = io.read_proto(Path(other)) if file else other if isinstance(other, onnx.ModelProto) else None
     kinds = {s.name: s.dtype for s in header.read_header(proto).inputs} if proto is not None else {}
@@ -61,14 +65,22 @@ def _in_types_of(estimator: Any, data: Any, other: Any) -> Runner:
     return source
 
 
-def opened_source(path: Path, other: Any, options: ConvertOptions) -> Path | Runner:
+def opened_source(
+    path: Path,
+    other: Any,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
+    data: Any = None,
+) -> Path | Runner:
     """A framework's file loaded, with the input shapes of `other` where it has none of its own and that is an ONNX
     file; a path that no framework reads stays one: an ONNX file by another name, or nothing.
     """
     try:
-        find_adapter(Source(path), options)
+        adapter = find_adapter(Source(path), options)
     except InputError:
         return path
+    found = _of_rows(path, other, options, data) if adapter.reads_tables else None
+    if found is not None:
+        return found
     try:
         return open_source(path, options)
     except UsageError:

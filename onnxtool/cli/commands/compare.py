@@ -51,7 +51,7 @@ def _two(asked: CompareCommand, a: Path, b: Path, how: dict[str, Any]) -> Report
     from onnxtool.words import taken_by
 
     source = source_options(asked)
-    left, right = opened(a, b, source), opened(b, a, source)
+    left, right = opened(a, b, source, asked.data), opened(b, a, source, asked.data)
     how["names"] = (url_of(a) or str(a), url_of(b) or str(b))
     if asked.provider_b:
         how["options_b"] = replace(how["options"], provider=asked.provider_b)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import onnxtool
+from onnxtool.conversion.compare_sources import opened_source
 from onnxtool.conversion.sklearn.given_types import as_given, given_types
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.frames import as_table
@@ -183,6 +184,17 @@ def test_compare_runs_an_estimator_on_data_in_their_own_types(tmp_path: Any) -> 
     assert not onnxtool.compare(model, doubles, data=x.astype("float64")).differs
     assert not onnxtool.compare(model, singles, data=x).differs
     assert onnxtool.compare(model, singles, data=x.astype("float64")).outputs  # runs, whatever it finds
+
+
+def test_so_does_compare_of_a_file_of_scikit_learn(tmp_path: Any) -> None:
+    sio = pytest.importorskip("skops.io")
+    x, y = _diabetes()
+    model = make_pipeline(StandardScaler(), _forest()).fit(x, y)
+    sio.dump(model, tmp_path / "m.skops")
+    onnxtool.convert(model, tmp_path / "m.onnx", effort="quick")
+    found = [opened_source(tmp_path / "m.skops", tmp_path / "m.onnx", data=d) for d in (x, x.astype("float64"))]
+    assert all(f.inputs[0].dtype == np.float64 for f in found)
+    assert [onnxtool.compare(f, tmp_path / "m.onnx", data=x).differs for f in found] == [True, False]
 
 
 def test_an_explicit_type_of_the_input_is_kept(tmp_path: Any) -> None:
