@@ -389,7 +389,7 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         found = x
         for axis in reversed(axes):
             found = f.product(found, axis, keep)
-        return m.symbol(_saturated(f, found, x, i[0].dtype), i[0].dtype)
+        return m.symbol(_saturated(f, found, x, i[0]), i[0].dtype)
     if kind == "LogSumExp" or (kind == "Sum" and i[0].tag[:1] == ("power",)):
         logarithm = f.log_sum_exp(x if kind == "LogSumExp" else i[0].tag[1], axes, keep)
         if kind == "LogSumExp":
@@ -399,15 +399,19 @@ def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         x = f.mul(x, x)
     elif kind == "L1":
         x = f.abs(x)
-    found = f.mean(x, axes, keep) if kind == "Mean" else _saturated(f, f.sum(x, axes, keep), x, i[0].dtype)
+    found = f.mean(x, axes, keep) if kind == "Mean" else _saturated(f, f.sum(x, axes, keep), x, i[0])
     if kind == "L2":
         return m.symbol(f.sqrt(found), i[0].dtype, ("root", found))
     return m.symbol(f.function("Log", found) if kind == "LogSum" else found, i[0].dtype, tag)
 
 
-def _saturated(f: Field, found: Array, x: Array, dtype: np.dtype[Any]) -> Array:
-    """What a reduction gives of integers: ONNX Runtime 1.31 sums in a wider type, and keeps to the bounds of theirs."""
-    if is_float(dtype) or (f.has_values and np.array_equal(found.reshape(-1), x.reshape(-1))):
+def _saturated(f: Field, found: Array, x: Array, given: Value) -> Array:
+    """What a reduction gives of integers: ONNX Runtime 1.31 sums in a wider type, and keeps to the bounds of theirs,
+    which as many zeros and ones as are there may not reach.
+    """
+    dtype = given.dtype
+    few = is_float(dtype) or (given.tag[:1] == ("bool",) and x.size <= _limits(dtype)[1] * found.size)
+    if few or (f.has_values and np.array_equal(found.reshape(-1), x.reshape(-1))):
         return found
     return f.hash("saturated", found, attributes=dtype.name)
 

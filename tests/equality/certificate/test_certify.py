@@ -977,3 +977,13 @@ def test_no_size_is_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     turning_sizes(plain, plain, {"n": 3, "m": 4}, np.inf, np.inf)
     assert len(seen) > 200
     assert len(seen) - len(set(seen)) <= 4  # before it is known which tensors grow
+
+
+@pytest.mark.parametrize(("columns", "verdict"), [(100, "certified"), (200, "not tested")])
+def test_truth_values_are_counted_in_a_type_that_holds_their_number(columns: int, verdict: str) -> None:
+    """200 of them are 127 in int8, for ONNX Runtime keeps the sum to the bounds of the type."""
+    x = f"float[n, {columns}] x"
+    text = "t = Greater(x, half) i = Cast<to = {}>(t) s = ReduceSum<keepdims = 0>(i, last) y = Cast<to = 1>(s)"
+    weights = {"half": np.float32(0.5).reshape(()), "last": np.int64([-1])}
+    a, b = (model(text.format(kind), weights, x) for kind in (TensorProto.INT8, TensorProto.FLOAT))
+    assert certify(a, b, most=3).verdict == verdict
