@@ -37,12 +37,14 @@ class SourceModel(DescribedRunner):
         untested: what the proof leaves out on this model, and may matter to its user; "" for nothing.
         cheap_rows: a row costs next to nothing, so that the whole of a given sample is compared.
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
+        difference_hint: where the graph runs and gives something else, what may be the reason.
     """
 
     form: str
     framework: str
     notes: list[str]
     advice: str = ""
+    difference_hint: str = ""
     limits: Sequence[str] = ()
     untested: str = ""
     cheap_rows: bool = False

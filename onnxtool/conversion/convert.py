@@ -112,6 +112,8 @@ def convert(
                 release(model)
                 if comparison.differs and model.dropped:
                     model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")
+                if comparison.differs and model.difference_hint:
+                    model.notes.append(model.difference_hint)
                 if comparison.ok and comparison.coverage is not None:
                     model.notes.extend(comparison.coverage.notes)
                 observe_output_dims(graph, model.inputs, proof.seen)

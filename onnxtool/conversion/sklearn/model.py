@@ -40,6 +40,10 @@ _FEW_TIES = 0.01
 # Closer scores than this are a tie in float32.
 _TIE = 1e-5
 _ROUNDING = 0.01  # of what `largest_difference` counts as far: one in 100,000, more than float32 rounds
+_OF_SINGLES = (
+    "scikit-learn computes in float32 on rows of float32, as the file does where it is known how each step rounds; on "
+    'rows of float64 (frame.astype("float64")) both compute in that'
+)
 _MANY_ROWS = 4096  # that are worth several threads
 
 
@@ -68,6 +72,7 @@ class SklearnModel(SourceModel):
     framework: str
     notes: list[str] = field(default_factory=list)
     advice: str = ""
+    difference_hint: str = ""
     feeds_hint: Mapping[str, Domain] | None = None
     raw_scores: bool = False
     doubles: bool = False
@@ -153,6 +158,7 @@ class SklearnModel(SourceModel):
             raw_scores=_kind(last_step(estimator)) == "classifier" and not hasattr(estimator, "predict_proba"),
             doubles=double in kinds or single not in kinds,
             types=types,
+            difference_hint=_OF_SINGLES if single in types.values() else "",
         )
         if types and not model._takes_types(options.sample):  # then rows become doubles before it, as the file's
             return cls.prepare(source, shown, form, notes, replace(options, sample=None))

@@ -197,6 +197,15 @@ def test_so_does_compare_of_a_file_of_scikit_learn(tmp_path: Any) -> None:
     assert [onnxtool.compare(f, tmp_path / "m.onnx", data=x).differs for f in found] == [True, False]
 
 
+@pytest.mark.parametrize(("kind", "told"), [("float32", True), ("float64", False)])
+def test_where_they_differ_rows_of_float32_are_named(tmp_path: Any, kind: str, told: bool) -> None:
+    x, y = _diabetes()
+    model = make_pipeline(PCA(3), LinearRegression()).fit(x, y)
+    report = onnxtool.convert(model, tmp_path / "m.onnx", sample=x.astype(kind), rtol=0.0, atol=0.0, effort="quick")
+    assert not report.ok
+    assert any("computes in float32" in note for note in report.notes) == told
+
+
 def test_an_explicit_type_of_the_input_is_kept(tmp_path: Any) -> None:
     x, y = _diabetes()
     model = make_pipeline(StandardScaler(), LinearRegression()).fit(x, y)
