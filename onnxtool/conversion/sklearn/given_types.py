@@ -60,13 +60,13 @@ def first_rows(
     """Some rows of a sample as feeds; {} of none, and of one that does not fit, which is said elsewhere."""
     table = as_table(sample, inputs) or sample if isinstance(sample, Mapping) else sample
     try:
-        found = table.arrays(inputs) if isinstance(table, DataTable) else adapt(inputs, table or {})
+        found = table.first(_ROWS).arrays(inputs) if isinstance(table, DataTable) else adapt(inputs, table or {})
     except InputError:
         return {}
     return {name: array[:_ROWS] for name, array in found.items()}
 
 
-def as_given(values: np.ndarray, kind: np.dtype | None) -> np.ndarray:
+def in_given_type(values: np.ndarray, kind: np.dtype | None) -> np.ndarray:
     """Numbers in the type of the sample; in float64 where it holds not all of them, and where none is known."""
     wide = values.astype(np.float64) if values.dtype.kind == "f" else values
     if kind is None or wide.dtype.kind not in "fiu":

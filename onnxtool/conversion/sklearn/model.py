@@ -17,7 +17,7 @@ from onnxtool.conversion.boosting.category_columns import numbered_alike, prepro
 from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
-from onnxtool.conversion.sklearn.given_types import as_given, first_rows, given_types
+from onnxtool.conversion.sklearn.given_types import first_rows, given_types, in_given_type
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
 from onnxtool.conversion.sklearn.schema import BATCH, column_blocks, fitted_names, last_step, schema_of, text_columns
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
@@ -284,7 +284,7 @@ class SklearnModel(SourceModel):
         """What the estimator is given for inputs of the ONNX form: a matrix, or a frame of columns by name."""
         # Without a sample, in the dtype that estimators are fitted in: some refuse float32 rows after that, and a
         # Normalizer takes lengths below 1e-6 for zero there.
-        given = [as_given(np.asarray(feeds[s.name]), self.types.get(s.name)) for s in self.inputs]
+        given = [in_given_type(np.asarray(feeds[s.name]), self.types.get(s.name)) for s in self.inputs]
         if not self.columns:
             one_text_each = given[0].ndim == 1  # for a vectorizer, to which the empty text is a text
             matrix = given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.compare_sources import opened_source
-from onnxtool.conversion.sklearn.given_types import as_given, given_types
+from onnxtool.conversion.sklearn.given_types import first_rows, given_types, in_given_type
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.frames import as_table
+from onnxtool.runtime.data.table import DataTable, Rows
 
 sklearn = pytest.importorskip("sklearn")
 pd = pytest.importorskip("pandas")
@@ -146,7 +148,7 @@ def test_small_integers_are_named(tmp_path: Any) -> None:
     ],
 )
 def test_numbers_are_given_in_the_sample_s_type_where_it_holds_them(values: Any, kind: Any, found: str) -> None:
-    given = as_given(values, None if kind is None else np.dtype(kind))
+    given = in_given_type(values, None if kind is None else np.dtype(kind))
     assert given.dtype == found
     assert np.array_equal(given, values.astype(found), equal_nan=values.dtype.kind == "f")
 
@@ -157,6 +159,15 @@ def test_a_frame_s_columns_are_those_of_a_matrix_without_names() -> None:
     matrix = TensorSpec("X", np.dtype("float64"), ("batch", 2))
     assert given_types(frame, [matrix]) == {"X": np.float32}
     assert given_types(frame, [matrix, TensorSpec("y", np.dtype("float64"), ("batch", 1))]) == {}
+
+
+def test_an_estimator_is_tried_on_the_first_rows_without_a_pass_over_the_others() -> None:
+    def parts() -> Iterator[Rows]:
+        yield Rows([np.arange(100, dtype=np.float32)], range(100))
+        raise AssertionError("more is read")
+
+    found = first_rows(DataTable("t", ("p",), parts), [TensorSpec("p", np.dtype("float32"), ("batch", 1))])
+    assert found["p"][:, 0].tolist() == list(range(32))
 
 
 def _doubles_alone(x: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import logistic_of, score_columns
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
 
@@ -29,7 +29,7 @@ def interpolated(write: NodeWriter, model: Estimator, value: str) -> str:
     steps = np.asarray(model.X_thresholds_)
     x, y = steps.astype(np.float64), np.asarray(model.y_thresholds_, np.float64)
     if steps.dtype == np.float32:  # then it computes in that
-        value = write.cast(write.cast(value, FLOAT), DOUBLE)
+        value = write.in_float32(value)
     within = write.add("Min", write.add("Max", value, x[:1]), x[-1:])
     result = on_lines(write, within, x[None], y[None])
     if model.out_of_bounds == "clip":
@@ -48,7 +48,7 @@ def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray, reache
         y: of the points, [columns, points].
         reached: which points `value` has reached, bool [rows, columns, points]; "" where its own digits tell.
     """
-    place = _count(write, reached) if reached else _points_reached(write, value, x)
+    place = _count(write, reached) if reached else points_reached(write, value, x)
     widths, first = np.diff(x), np.zeros((len(x), 1))
     slopes = np.diff(y) / np.where(widths == 0, 1.0, widths)
     tables = ((x[:, :1], x), (y[:, :1], y), (first, slopes, first))
@@ -57,8 +57,14 @@ def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray, reache
     return write.add("Add", levels, write.add("Mul", rises, write.add("Sub", value, starts)))
 
 
-def _points_reached(write: NodeWriter, value: str, x: np.ndarray) -> str:
-    """How many points of its column each number has reached; of many points those of one block are compared alone."""
+def points_reached(write: NodeWriter, value: str, x: np.ndarray) -> str:
+    """How many points of its column each number has reached, int64 [rows, columns].
+
+    Args:
+        write: adds nodes.
+        value: [rows, columns].
+        x: the points, [columns, points], in order; of many those of one block are compared alone.
+    """
     columns, points = x.shape
     value = write.add("Unsqueeze", value, np.array([2]))
     if points <= _FEW_POINTS:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.patches.isotonic import points_reached
 from onnxtool.conversion.sklearn.source_columns import computes_in_float32
 from onnxtool.errors import UnsupportedError
 
@@ -81,8 +82,7 @@ def _functions(write: NodeWriter, knots: np.ndarray, weights: np.ndarray, x: str
     """
     degree = len(knots) - len(weights) - 1
     places = np.arange(degree, len(knots) - degree - 1)  # of the knots at which intervals begin
-    passed = write.add("GreaterOrEqual", write.add("Unsqueeze", x, np.array([2])), knots[places[1:]].T)
-    interval = write.add("ReduceSum", write.cast(passed, INT64), np.array([2]), keepdims=0)
+    interval = points_reached(write, x, knots[places[1:]].T)
     features = knots.shape[1]
     index = write.add("Add", write.add("Mul", interval, np.array([features])), np.arange(features))
 
