@@ -7,7 +7,7 @@ to a larger size does not find it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,9 +18,13 @@ from onnx import helper, numpy_helper
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.values import FAULTS, Item, NotCoveredError, Value, exact, several
-from onnxtool.model.operators.table import lookup
+from onnxtool.model import io
+from onnxtool.model.operators.shape_inference import infer_shapes
+from onnxtool.model.operators.symbolic_dims import Expr, evaluate
+from onnxtool.model.operators.table import lookup, operator_of
+from onnxtool.model.operators.value_facts import Sizes, remember_given, sizes_of
 from onnxtool.model.proto_nodes import all_nodes
-from onnxtool.model.shapes import infer, known_shapes, light_copy
+from onnxtool.model.shapes import infer, light_copy
 
 Array = np.ndarray
 _SMALL = 16  # numbers of a tensor that are followed
@@ -36,26 +40,39 @@ _REDUCE: dict[str, np.ufunc] = {
 
 
 def deciding_sizes(
-    models: Sequence[onnx.ModelProto], inputs: Mapping[str, Sequence[int | str]], feeds: Mapping[str, Item]
-) -> Iterator[dict[str, int]]:
+    models: Sequence[onnx.ModelProto], inputs: Mapping[str, Sequence[int | str]], *feeds: Mapping[str, Item]
+) -> tuple[list[dict[str, int]], bool]:
     """Sizes at which something is decided that is not at others before, the first of each.
 
     Args:
         models: which take the same inputs, in this order.
         inputs: their shapes; a text is the name of a dim.
-        feeds: inputs at some sizes.
+        feeds: inputs at some sizes, and at the usual ones.
+
+    Raises:
+        NotCoveredError: one of them decides something in a way that the other does not, at sizes that are not known.
+
+    Returns:
+        The sizes, and whether all that the models make of sizes is known at each of one dim and of two.
     """
-    names = [(d, n) for name, dims in inputs.items() for d, n in zip(dims, feeds[name].data.shape, strict=True)]
-    columns = _all_sizes({d: n for d, n in names if isinstance(d, str)})
-    told = [array for model in models for array in _Decisions(model, inputs, feeds, columns).told]
+    pairs = [(d, n) for name, dims in inputs.items() for d, n in zip(dims, feeds[-1][name].data.shape, strict=True)]
+    columns = _all_sizes({d: n for d, n in pairs if isinstance(d, str)})
+    numbered = {key: f"n{place}" for place, key in enumerate(columns)}  # names may be any text
+    shapes = {name: [d if isinstance(d, int) else numbered[d] for d in dims] for name, dims in inputs.items()}
+    sizes = dict(zip(numbered.values(), columns.values(), strict=True))
+    both = [_Decisions(model, shapes, feeds, sizes) for model in models]
+    a, b = (decisions.unfollowed for decisions in both)
+    for how in a.keys() ^ b.keys():
+        raise NotCoveredError(f"it was not found out at which sizes {(a | b)[how]} decides what")
+    told = [array for decisions in both for array in decisions.told]
+    complete = all(decisions.complete for decisions in both)
     if not told:
-        return
+        return [], complete
     found = np.concatenate(told, axis=1)
     first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
     together = np.unique(found, axis=0, return_index=True)[1]
     order = [*sorted(first), *sorted({*together.tolist()} - first)]
-    for at in order[:_MOST]:
-        yield {name: int(column[at]) for name, column in columns.items()}
+    return [{name: int(column[at]) for name, column in columns.items()} for at in order[:_MOST]], complete
 
 
 def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
@@ -82,35 +99,54 @@ class _Decisions:
         columns: the sizes of each dim, [sizes].
 
     Attributes:
-        told: truth values, the signs of differences and which of several is the largest, each [sizes, numbers].
+        told: truth values, the signs of numbers and which of several is the largest, each [sizes, numbers].
+        complete: all sizes, and all that is made of them, are known at all sizes.
+        unfollowed: nodes that decide something by sizes, at which of them is not known, by how they come to it.
     """
 
     def __init__(
         self,
         model: onnx.ModelProto,
         inputs: Mapping[str, Sequence[int | str]],
-        feeds: Mapping[str, Item],
+        feeds: Sequence[Mapping[str, Item]],
         columns: Mapping[str, Array],
     ) -> None:
         self._count, self._columns = len(next(iter(columns.values()))), columns
         self._usual: dict[str, Array] = {}
+        self._large = False  # larger tensors were made of sizes, such as masks
         self._run = Interpreter(model, Shapes(), see=self._keep)
         own = {t.name for t in model.graph.initializer}
         names = [i.name for i in model.graph.input if i.name not in own]
-        with suppress(NotCoveredError):
-            self._run.run(dict(zip(names, feeds.values(), strict=True)))
-        self._shapes = known_shapes(infer(_with_dims(model, dict(zip(names, inputs.values(), strict=True)))))
+        others: dict[str, Array] = {}
+        for given in feeds:
+            others, self._usual = self._usual, {}
+            with suppress(NotCoveredError):
+                self._run.run(dict(zip(names, given.values(), strict=True)))
+        alike = (n for n, number in self._usual.items() if n in others and np.array_equal(number, others[n]))
+        self._alike = frozenset(alike)
+        self._dims = _dims(model, dict(zip(names, inputs.values(), strict=True)))
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
         self.told: list[Array] = []
+        own_dims = (self._dims.get(n) for node in all_nodes(model.graph.node) for n in node.output if n)
+        self.complete = all(
+            dims is not None and not any(isinstance(n, Expr) and n.anonymous for n in dims) for dims in own_dims
+        )
+        self.unfollowed: dict[Hashable, str] = {}
+        self._how: dict[str, Hashable] = {}
+        self._varying: set[str] = set()  # numbers that hang on sizes
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
+            self._note(node)
+        self.complete = self.complete and not self._large and self._varying <= self._known.keys()
 
-    def _keep(self, _: onnx.NodeProto, name: str, value: Item) -> None:
+    def _keep(self, node: onnx.NodeProto, name: str, value: Item) -> None:
         known = (value.data if value.exact else value.number) if isinstance(value, Value) else None
         if known is not None and known.dtype.kind in "biuf" and known.size <= _SMALL:
             self._usual[name] = known
+        elif known is not None and node.op_type != "Constant":
+            self._large = True
 
     def _follow(self, node: onnx.NodeProto) -> None:
         name, read = node.output[0], [n for n in node.input if n]
@@ -123,10 +159,28 @@ class _Decisions:
             self._known.update(zip(node.output, made, strict=False))
             self._tell(node, made[0])
 
+    def _note(self, node: onnx.NodeProto) -> None:
+        """Note how a node comes to its numbers, and that it decides something by sizes where it does."""
+        given = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
+        how = (node.op_type, *given, *(self._way_to(n) for n in node.input))
+        self._how.update({n: (place, how) for place, n in enumerate(node.output)})
+        for name in node.output:
+            number, varies = self._usual.get(name), any(n in self._varying for n in node.input)
+            if number is None or name in self._fixed or not (varies or name not in self._alike):
+                continue
+            self._varying.add(name)
+            decides = number.dtype.kind == "b" or node.op_type in ("Sub", *_CHOOSE)
+            has_size = all(isinstance(n, int) for n in self._dims.get(name, ()))  # not so a mask
+            if decides and has_size and name not in self._known and not operator_of(node).moves:
+                self.unfollowed[how] = f"{node.op_type} {name!r}"
+
+    def _way_to(self, name: str) -> Hashable:
+        held = self._known.get(name, self._fixed.get(name))
+        return self._how.get(name, "given") if held is None else (held.shape, held.tobytes())
+
     def _sizes(self, node: onnx.NodeProto) -> Array:
         given = {a.name: a.i for a in node.attribute}
-        dims = self._shapes[node.input[0]]
-        sizes = [np.full(self._count, n) if isinstance(n, int) else self._columns[n or ""] for n in dims]
+        sizes = [np.broadcast_to(evaluate(n, self._columns), self._count) for n in self._dims[node.input[0]]]
         if node.op_type == "Size":
             return np.asarray(np.prod(sizes, axis=0))
         return np.stack(sizes, axis=1)[:, given.get("start", 0) : given.get("end", len(sizes))]
@@ -171,9 +225,9 @@ class _Decisions:
         flat = made.reshape(self._count, -1)
         if made.dtype.kind == "b":
             self.told.append(flat.astype(np.int8))
-        elif node.op_type == "Sub":
-            self.told.append(np.sign(flat).astype(np.int8))
-        elif node.op_type in _CHOOSE:
+            return
+        self.told.append(np.sign(flat).astype(np.int8))
+        if node.op_type in _CHOOSE:
             chosen = [self._known[n] if n in self._known else self._fixed[n][None] for n in node.input if n]
             self.told += [(x == made).reshape(self._count, -1).astype(np.int8) for x in chosen if x.ndim == made.ndim]
 
@@ -183,8 +237,8 @@ def _spread(x: Array | None, rank: int) -> Array | None:
     return None if x is None else x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
 
 
-def _with_dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> onnx.ModelProto:
-    """A model without large weights whose inputs have these shapes; nothing is said of other tensors."""
+def _dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> dict[str, Sizes]:
+    """The dims of each tensor as expressions of those of the inputs, which are all that is known; by its name."""
     copy = light_copy(model)
     kinds = {i.name: i.type.tensor_type.elem_type for i in copy.graph.input}
     outputs = [o.name for o in copy.graph.output]
@@ -193,7 +247,13 @@ def _with_dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]
         del held[:]
     copy.graph.input.extend([*(helper.make_tensor_value_info(n, kinds[n], dims) for n, dims in inputs.items()), *kept])
     copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in outputs)
-    return copy
+    found = io.from_proto(infer(copy))
+    values = [*found.graph.inputs, *(v for graph in found.graphs() for node in graph for v in node.outputs)]
+    for value in values:
+        remember_given(value, value.shape)
+    infer_shapes(found)
+    sizes = ((value.name or "", sizes_of(value)) for value in values)
+    return {name: own for name, own in sizes if own is not None}
 
 
 __all__ = ["deciding_sizes"]

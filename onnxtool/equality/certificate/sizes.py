@@ -185,7 +185,7 @@ def turning_sizes(
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     small = ((name, {**usual, name: size}) for size in range(_SMALL) for name in usual)
-    pairs = (("", s) for s in _all_pairs(usual) if looks.decides and time.thread_time() < enough)
+    pairs = (("", s) for s in _all_pairs(usual) if looks.decides and not looks.complete and time.thread_time() < enough)
     # A comparison of two dims shows at some of these.
     close, far = list[tuple[str, Sizes]](), list[tuple[str, Sizes]]()
     for sizes in _tried_pairs(named, usual):
@@ -271,6 +271,7 @@ class _Looks:
         named: whole numbers that the graphs name.
         count: of the sizes looked at.
         left_out: sizes that were not looked at: the first without time, and those of too large masks.
+        complete: what is made of sizes is known at each of one dim and of two.
         turned: all small sizes, of one dim and of two, at which something else is decided were sought.
     """
 
@@ -282,7 +283,7 @@ class _Looks:
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
         self._halving_ends, self._latest = halving_ends, latest
-        self.turned = False
+        self.turned = self.complete = False
         self.left_out: list[Sizes] = []
         self._known: dict[tuple[object, ...], list[_Sizes]] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -333,13 +334,13 @@ class _Looks:
 
     def sought(self, a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
         """Of all sizes of one dim and of two, those at which either model decides something by sizes alone."""
-        if not self.decides:
-            return
         inputs: dict[str, list[int | str]] = {}
         for info, shape in input_shapes(a, usual):
             dims = enumerate(info.type.tensor_type.shape.dim)
             inputs[info.name] = [shape[k] if d.HasField("dim_value") else dim_key(info, k, d) for k, d in dims]
-        for sizes in deciding_sizes((a, b), inputs, drawn_inputs(a, usual, Shapes())):
+        feeds = [drawn_inputs(a, {k: n + more for k, n in usual.items()}, Shapes()) for more in (1, 0)]
+        found, self.complete = deciding_sizes((a, b), inputs, *feeds)
+        for sizes in found:
             if not any(run.too_large(sizes) for run in self.runs):
                 yield "", sizes
 

@@ -5,7 +5,11 @@ sympy, which onnx_ir uses for the same, takes milliseconds for an operation; a m
 
 from __future__ import annotations
 
+import ast
+import operator
+from collections.abc import Mapping
 from math import gcd
+from typing import Any
 
 Monomial = tuple[str, ...]
 
@@ -135,6 +139,36 @@ def floor_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
             return add(exact_divide(whole, b) or 0, floor_divide(exact_divide(rest, common) or 0, b // common) or 0)
         return add(exact_divide(whole, b) or 0, symbol(f"floor(({rest})/{b})"))
     return symbol(f"floor(({a})/({b}))")
+
+
+_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
+
+
+def evaluate(size: int | Expr, numbers: Mapping[str, Any]) -> Any:
+    """A size where its symbols stand for these numbers, or for arrays of them.
+
+    Raises:
+        LookupError: a symbol is none of them.
+    """
+    try:
+        return _computed(ast.parse(str(size), mode="eval").body, numbers)
+    except SyntaxError as error:  # a symbol without a name
+        raise LookupError(str(size)) from error
+
+
+def _computed(held: ast.expr, numbers: Mapping[str, Any]) -> Any:
+    match held:
+        case ast.Constant():
+            return held.value
+        case ast.Name():
+            return numbers[held.id]
+        case ast.UnaryOp():
+            return -_computed(held.operand, numbers)
+        case ast.BinOp():
+            return _ARITHMETIC[type(held.op)](_computed(held.left, numbers), _computed(held.right, numbers))
+        case ast.Call():  # floor, of a quotient
+            return _computed(held.args[0], numbers)
+    raise LookupError(ast.unparse(held))
 
 
 def _terms(a: int | Expr) -> tuple[tuple[Monomial, int], ...]:

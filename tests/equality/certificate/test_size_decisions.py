@@ -24,7 +24,7 @@ ONE = "s = Shape(x) n = Squeeze(s) "
 CONDITIONS = {
     "an affine function": (ONE + "p = Mul(n, n3) q = Add(p, n7) g = Equal(q, n1000)", {"a": 331}),
     "a square": (ONE + "p = Mul(n, n) g = Equal(p, n1521)", {"a": 39}),
-    "a root": (ONE + "f = Cast<to = 1>(n) r = Sqrt(f) q = Mul(r, half) g = Equal(q, side)", {"a": 1600}),
+    "a root": (ONE + "v = Cast<to = 1>(n) r = Sqrt(v) q = Mul(r, half) g = Equal(q, side)", {"a": 1600}),
     "two remainders": (
         "p = Shape(x) q = Concat<axis = 0>(p, row331, p) m = Slice(q, row2, row3, axis) u = Mod(m, row16)"
         " v = Mod(m, row331) c = Equal(u, row5) d = Equal(v, row3) e = And(c, d) g = Squeeze(e)",
@@ -49,8 +49,35 @@ def test_a_condition_that_holds_at_single_sizes_is_found(name: str) -> None:
     x = f"float[{', '.join(sizes)}] x"
     a = model(f"{text} f = Cast<to = 1>(g) y = Add(x, f)", NUMBERS, x)
     b = model("y = Identity(x)", {}, x)
-    feeds = drawn_inputs(a, dict.fromkeys(sizes, 2), Shapes())
-    assert any(sizes.items() <= found.items() for found in deciding_sizes((a, b), {"x": [*sizes]}, feeds))
+    feeds = [drawn_inputs(a, dict.fromkeys(sizes, size), Shapes()) for size in (3, 2)]
+    assert any(sizes.items() <= found.items() for found in deciding_sizes((a, b), {"x": [*sizes]}, *feeds)[0])
+    assert not certify(a, b).ok and certify(a, a).ok
+
+
+# How a graph comes to a number p of the sides of a picture, and what it is at 31 by 41.
+REACHED = {
+    "flattened": ("f = Reshape(x, last) p = Shape(f)", 1271),
+    "joined": ("c = Concat<axis = 0>(x, x, x) f = Flatten<axis = 0>(c) p = Shape<start = 1>(f)", 3813),
+    "pooled": (
+        "u = Unsqueeze(x, two) v = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(u) f = Reshape(v, last)"
+        " p = Shape(f)",
+        300,
+    ),
+    "cut": ("f = Reshape(x, last) c = Slice(f, row2, last) p = Shape(c)", 1268),
+    "halved": ("f = Reshape(x, last) c, d = Split<num_outputs = 2>(f) p = Shape(c)", 636),
+    "a length": ("s = Shape(x) f = Cast<to = 1>(s) r = ReduceL2(f) l = Cast<to = 7>(r) p = Reshape(l, last)", 51),
+    "added up": ("s = Shape(x) c = CumSum(s, none) p = Slice(c, row1, row2)", 72),
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_where_it_is_not_known_at_which_sizes_something_is_decided_nothing_is_certified(name: str) -> None:
+    text, found = REACHED[name]
+    more = {"last": np.array([-1]), "two": np.array([0, 1]), "none": np.array(0), "row1": np.array([1])}
+    numbers = {**NUMBERS, **more, "row7": np.array([7]), "found": np.array([found + 7])}
+    rest = " q = Add(p, row7) g = Equal(q, found) k = Cast<to = 1>(g) y = Add(x, k)"
+    a = model(text + rest, numbers, "float[a, b] x")
+    b = model("y = Identity(x)", {}, "float[a, b] x")
     assert not certify(a, b).ok and certify(a, a).ok
 
 
