@@ -29,7 +29,7 @@ from onnxtool.model.shapes import infer, light_copy
 Array = np.ndarray
 _SMALL = 16  # numbers of a tensor that are followed
 _LONGEST, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
-_MOST = 16  # sizes that are told
+_MOST = 96  # sizes that may decide something
 _CHOOSE = ("Min", "Max", "Clip")
 _REDUCE: dict[str, np.ufunc] = {
     "ReduceProd": np.multiply,
@@ -72,7 +72,18 @@ def deciding_sizes(
     first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
     together = np.unique(found, axis=0, return_index=True)[1]
     order = [*sorted(first), *sorted({*together.tolist()} - first)]
-    return [{name: int(column[at]) for name, column in columns.items()} for at in order[:_MOST]], complete
+    hold_few(order)
+    return [{name: int(column[at]) for name, column in columns.items()} for at in order], complete
+
+
+def hold_few(deciding: Sequence[object]) -> None:
+    """Refuse to certify what is decided by more sizes than are compared.
+
+    Raises:
+        NotCoveredError: these are too many.
+    """
+    if len(deciding) > _MOST:
+        raise NotCoveredError(f"more than {_MOST} sizes decide something")
 
 
 def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
@@ -256,4 +267,4 @@ def _dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> 
     return {name: own for name, own in sizes if own is not None}
 
 
-__all__ = ["deciding_sizes"]
+__all__ = ["deciding_sizes", "hold_few"]

@@ -16,13 +16,13 @@ from onnx import helper, numpy_helper
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
-from onnxtool.equality.certificate.size_decisions import deciding_sizes
+from onnxtool.equality.certificate.size_decisions import deciding_sizes, hold_few
 from onnxtool.equality.certificate.values import Item, NotCoveredError, TooManyStepsError, Value
 from onnxtool.model.spec import is_placeholder
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
 _SMALL, _LARGEST = 34, 2**21
-_MOST = 8  # sizes of each kind at which a size decides something, that are compared
+_MOST = 8  # sizes that are compared since sizes grow by other steps there, or other constants are made of them
 _BEYOND, _FEW = 512, 4
 _MOST_ELEMENTS = 2**23  # of a tensor that follows from sizes alone
 _MOST_REACHING = 2**22  # of the product of free dims, to compare at
@@ -208,10 +208,9 @@ def turning_sizes(
     few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if time.thread_time() < deadline and looks.runs[0].of(sizes).outputs]
-    decided, steps = (
-        sorted(part, key=lambda sizes: -max(sizes.values()))[:most]
-        for part, most in zip(looks.found, (2 * _MOST, _MOST), strict=True)
-    )
+    decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values())) for part in looks.found)
+    hold_few(decided)
+    del steps[_MOST:]
     if len(looks.unshared) > _MOST:  # they compute with sizes in other ways, which differ at each
         return decided, [*steps, *looks.unshared[:_MOST], *beyond], None, looks.count
     return [*decided, *looks.unshared], [*steps, *beyond], None, looks.count
