@@ -123,18 +123,16 @@ class _Decisions:
         columns: Mapping[str, Array],
     ) -> None:
         self._count, self._columns = len(next(iter(columns.values()))), columns
-        self._usual: dict[str, Array] = {}
+        self._usual: dict[str, Array] = {}  # numbers that sizes alone decide, at the usual sizes and at others
+        self._others: dict[str, Array] = {}
         self._large = False  # larger tensors were made of sizes, such as masks
         self._run = Interpreter(model, Shapes(), see=self._keep)
         own = {t.name for t in model.graph.initializer}
         names = [i.name for i in model.graph.input if i.name not in own]
-        others: dict[str, Array] = {}
         for given in feeds:
-            others, self._usual = self._usual, {}
+            self._others, self._usual = self._usual, {}
             with suppress(NotCoveredError):
                 self._run.run(dict(zip(names, given.values(), strict=True)))
-        alike = (n for n, number in self._usual.items() if n in others and np.array_equal(number, others[n]))
-        self._alike = frozenset(alike)
         self._dims = _dims(model, dict(zip(names, inputs.values(), strict=True)))
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
@@ -143,14 +141,13 @@ class _Decisions:
         self.complete = all(
             dims is not None and not any(isinstance(n, Expr) and n.anonymous for n in dims) for dims in own_dims
         )
-        self.unfollowed: dict[Hashable, str] = {}
-        self._how: dict[str, Hashable] = {}
-        self._varying: set[str] = set()  # numbers that hang on sizes
+        self.unfollowed: dict[int, str] = {}
+        self._how: dict[str, int] = {}  # how a node comes to numbers that hang on sizes
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
             self._note(node)
-        self.complete = self.complete and not self._large and self._varying <= self._known.keys()
+        self.complete = self.complete and not self._large and self._how.keys() <= self._known.keys()
 
     def _keep(self, node: onnx.NodeProto, name: str, value: Item) -> None:
         known = (value.data if value.exact else value.number) if isinstance(value, Value) else None
@@ -173,21 +170,25 @@ class _Decisions:
     def _note(self, node: onnx.NodeProto) -> None:
         """Note how a node comes to its numbers, and that it decides something by sizes where it does."""
         given = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
-        how = (node.op_type, *given, *(self._way_to(n) for n in node.input))
-        self._how.update({n: (place, how) for place, n in enumerate(node.output)})
-        for name in node.output:
-            number, varies = self._usual.get(name), any(n in self._varying for n in node.input)
-            if number is None or name in self._fixed or not (varies or name not in self._alike):
+        way = hash((node.op_type, *given, *(self._way_to(n) for n in node.input)))
+        for place, name in enumerate(node.output):
+            number, other = self._usual.get(name), self._others.get(name)
+            if number is None or name in self._fixed:
                 continue
-            self._varying.add(name)
+            if any(n in self._how for n in node.input):
+                self._how[name] = hash((place, way))
+            elif other is None or not np.array_equal(number, other):  # sizes of a tensor that is no number
+                self._how[name] = hash((_token(number), other is not None and _token(other)))
+            else:
+                continue
             decides = number.dtype.kind == "b" or node.op_type in ("Sub", *_CHOOSE)
             has_size = all(isinstance(n, int) for n in self._dims.get(name, ()))  # not so a mask
             if decides and has_size and name not in self._known and not operator_of(node).moves:
-                self.unfollowed[how] = f"{node.op_type} {name!r}"
+                self.unfollowed[self._how[name]] = f"{node.op_type} {name!r}"
 
     def _way_to(self, name: str) -> Hashable:
         held = self._known.get(name, self._fixed.get(name))
-        return self._how.get(name, "given") if held is None else (held.shape, held.tobytes())
+        return self._how.get(name, "given") if held is None else _token(held)
 
     def _sizes(self, node: onnx.NodeProto) -> Array:
         given = {a.name: a.i for a in node.attribute}
@@ -241,6 +242,10 @@ class _Decisions:
         if node.op_type in _CHOOSE:
             chosen = [self._known[n] if n in self._known else self._fixed[n][None] for n in node.input if n]
             self.told += [(x == made).reshape(self._count, -1).astype(np.int8) for x in chosen if x.ndim == made.ndim]
+
+
+def _token(array: Array) -> Hashable:
+    return array.shape, array.tobytes()
 
 
 def _spread(x: Array | None, rank: int) -> Array | None:
