@@ -317,8 +317,8 @@ def test_a_loop_that_no_single_step_stands_for_is_not_followed(
 @pytest.mark.parametrize(
     ("begins", "relation", "limit", "told"),
     [
-        (0, "<", 0, False), (0, ">=", 0, True), (1, "==", 0, False), (1, "!=", 0, True), (1, ">", 0, True),
-        (1, "<", 1, False), (0, "==", 0, None), (0, ">", 0, None), (1, "<=", 1, None), (1, "<", 2, None),
+        (0, "lt", 0, False), (0, "ge", 0, True), (1, "eq", 0, False), (1, "ne", 0, True), (1, "gt", 0, True),
+        (1, "lt", 1, False), (0, "eq", 0, None), (0, "gt", 0, None), (1, "le", 1, None), (1, "lt", 2, None),
     ],
 )  # fmt: skip
 def test_the_number_of_a_step_decides_what_all_further_ones_do(

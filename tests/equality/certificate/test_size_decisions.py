@@ -40,6 +40,8 @@ CONDITIONS = {
         " g = And(c, d)",
         {"a": 7, "b": 143},
     ),
+    "the longer side": ("p = Shape(x) q = ReduceMax<keepdims = 0>(p) g = Equal(q, n1000)", {"a": 1000, "b": 2}),
+    "the shorter side": ("p = Shape(x) q = ReduceMin<keepdims = 0>(p) g = Equal(q, n1000)", {"a": 1000, "b": 1000}),
 }
 
 

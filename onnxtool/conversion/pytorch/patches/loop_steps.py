@@ -15,14 +15,6 @@ from torch.utils import _pytree as trees
 
 op = onnxscript.opset18
 Step = Callable[..., tuple[Any, ...]]
-_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class UnfollowedError(BaseException):
@@ -291,15 +283,15 @@ def _place(tensor: Any, index: Any) -> tuple[int, torch.Tensor, tuple[Any, ...]]
 def compared(number: Any, relation: str, limit: Any) -> Any:
     """A comparison of what may be the number of a step: those of its first steps are decided."""
     if isinstance(limit, torch.Tensor):
-        return _RELATIONS[relation](number, limit)
+        return getattr(operator, relation)(number, limit)
     if not _is_number(number):
         if _NUMBERS.tries:  # else nothing is changed: torch's compiler may be at work
             _NUMBERS.asked = True
-        return _RELATIONS[relation](number, limit)
+        return getattr(operator, relation)(number, limit)
     first = _NUMBERS.begins  # all others are larger: they come out as it does where the limit lies below
-    if not isinstance(limit, int) or limit > first or (limit == first and relation not in ("<", ">=")):
+    if not isinstance(limit, int) or limit > first or (limit == first and relation not in ("lt", "ge")):
         raise UnfollowedError("a branch on the number of a step")
-    return _RELATIONS[relation](first, limit)
+    return getattr(operator, relation)(first, limit)
 
 
 def loop(step: Step, items: Any, values: tuple[Any, ...], used: tuple[bool, ...]) -> tuple[Any, ...]:

@@ -30,13 +30,13 @@ _OURS = "_onnxtool_loop_steps"
 _IMPORT = f"import {loop_steps.__name__} as {_OURS}"
 _BY_NAME = {"range": "numbers", "enumerate": "numbered", "zip": "together", "reversed": "backwards"}
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
-_RELATIONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
+_RELATIONS: dict[type[ast.cmpop], str] = {  # functions of `operator`
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
 }
 _LEAVING = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal, ast.Global, ast.Delete)
 
