@@ -7,7 +7,7 @@ to a larger size does not find it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,9 +18,10 @@ from onnx import helper, numpy_helper
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.values import FAULTS, Item, NotCoveredError, Value, exact, several
+from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.operators.shape_inference import infer_shapes
-from onnxtool.model.operators.symbolic_dims import Expr, evaluate
+from onnxtool.model.operators.symbolic_dims import evaluate
 from onnxtool.model.operators.table import lookup, operator_of
 from onnxtool.model.operators.value_facts import Sizes, remember_given, sizes_of
 from onnxtool.model.proto_nodes import all_nodes
@@ -41,7 +42,7 @@ _REDUCE: dict[str, np.ufunc] = {
 
 def deciding_sizes(
     models: Sequence[onnx.ModelProto], inputs: Mapping[str, Sequence[int | str]], *feeds: Mapping[str, Item]
-) -> tuple[list[dict[str, int]], bool]:
+) -> list[dict[str, int]]:
     """Sizes at which something is decided that is not at others before, the first of each.
 
     Args:
@@ -50,10 +51,7 @@ def deciding_sizes(
         feeds: inputs at some sizes, and at the usual ones.
 
     Raises:
-        NotCoveredError: one of them decides something in a way that the other does not, at sizes that are not known.
-
-    Returns:
-        The sizes, and whether all that the models make of sizes is known at each of one dim and of two.
+        NotCoveredError: one of them decides something at sizes that are not known, or at too many.
     """
     pairs = [(d, n) for name, dims in inputs.items() for d, n in zip(dims, feeds[-1][name].data.shape, strict=True)]
     columns = _all_sizes({d: n for d, n in pairs if isinstance(d, str)})
@@ -61,19 +59,17 @@ def deciding_sizes(
     shapes = {name: [d if isinstance(d, int) else numbered[d] for d in dims] for name, dims in inputs.items()}
     sizes = dict(zip(numbered.values(), columns.values(), strict=True))
     both = [_Decisions(model, shapes, feeds, sizes) for model in models]
-    a, b = (decisions.unfollowed for decisions in both)
-    for how in a.keys() ^ b.keys():
-        raise NotCoveredError(f"it was not found out at which sizes {(a | b)[how]} decides what")
+    if unfollowed := next((found for decisions in both for found in decisions.unfollowed), ""):
+        raise NotCoveredError(f"it is not known at which sizes {unfollowed} decides what")
     told = [array for decisions in both for array in decisions.told]
-    complete = all(decisions.complete for decisions in both)
     if not told:
-        return [], complete
+        return []
     found = np.concatenate(told, axis=1)
     first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
     together = np.unique(found, axis=0, return_index=True)[1]
     order = [*sorted(first), *sorted({*together.tolist()} - first)]
     hold_few(order)
-    return [{name: int(column[at]) for name, column in columns.items()} for at in order], complete
+    return [{name: int(column[at]) for name, column in columns.items()} for at in order]
 
 
 def hold_few(deciding: Sequence[object]) -> None:
@@ -111,8 +107,7 @@ class _Decisions:
 
     Attributes:
         told: truth values, the signs of numbers and which of several is the largest, each [sizes, numbers].
-        complete: all sizes, and all that is made of them, are known at all sizes.
-        unfollowed: nodes that decide something by sizes, at which of them is not known, by how they come to it.
+        unfollowed: nodes that decide something by sizes, at which of them is not known.
     """
 
     def __init__(
@@ -125,7 +120,6 @@ class _Decisions:
         self._count, self._columns = len(next(iter(columns.values()))), columns
         self._usual: dict[str, Array] = {}  # numbers that sizes alone decide, at the usual sizes and at others
         self._others: dict[str, Array] = {}
-        self._large = False  # larger tensors were made of sizes, such as masks
         self._run = Interpreter(model, Shapes(), see=self._keep)
         own = {t.name for t in model.graph.initializer}
         names = [i.name for i in model.graph.input if i.name not in own]
@@ -137,24 +131,17 @@ class _Decisions:
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
         self.told: list[Array] = []
-        own_dims = (self._dims.get(n) for node in all_nodes(model.graph.node) for n in node.output if n)
-        self.complete = all(
-            dims is not None and not any(isinstance(n, Expr) and n.anonymous for n in dims) for dims in own_dims
-        )
-        self.unfollowed: dict[int, str] = {}
-        self._how: dict[str, int] = {}  # how a node comes to numbers that hang on sizes
+        self.unfollowed: list[str] = []
+        self._varying: set[str] = set()  # numbers that hang on sizes
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
             self._note(node)
-        self.complete = self.complete and not self._large and self._how.keys() <= self._known.keys()
 
-    def _keep(self, node: onnx.NodeProto, name: str, value: Item) -> None:
+    def _keep(self, _: onnx.NodeProto, name: str, value: Item) -> None:
         known = (value.data if value.exact else value.number) if isinstance(value, Value) else None
         if known is not None and known.dtype.kind in "biuf" and known.size <= _SMALL:
             self._usual[name] = known
-        elif known is not None and node.op_type != "Constant":
-            self._large = True
 
     def _follow(self, node: onnx.NodeProto) -> None:
         name, read = node.output[0], [n for n in node.input if n]
@@ -168,27 +155,19 @@ class _Decisions:
             self._tell(node, made[0])
 
     def _note(self, node: onnx.NodeProto) -> None:
-        """Note how a node comes to its numbers, and that it decides something by sizes where it does."""
-        given = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
-        way = hash((node.op_type, *given, *(self._way_to(n) for n in node.input)))
-        for place, name in enumerate(node.output):
+        """Note numbers that hang on sizes, and what is decided by them, it is not known at which."""
+        for name in node.output:
             number, other = self._usual.get(name), self._others.get(name)
             if number is None or name in self._fixed:
                 continue
-            if any(n in self._how for n in node.input):
-                self._how[name] = hash((place, way))
-            elif other is None or not np.array_equal(number, other):  # sizes of a tensor that is no number
-                self._how[name] = hash((_token(number), other is not None and _token(other)))
-            else:
+            alike = other is not None and np.array_equal(number, other)
+            if alike and not any(n in self._varying for n in node.input):
                 continue
+            self._varying.add(name)
             decides = number.dtype.kind == "b" or node.op_type in ("Sub", *_CHOOSE)
             has_size = all(isinstance(n, int) for n in self._dims.get(name, ()))  # not so a mask
             if decides and has_size and name not in self._known and not operator_of(node).moves:
-                self.unfollowed[self._how[name]] = f"{node.op_type} {name!r}"
-
-    def _way_to(self, name: str) -> Hashable:
-        held = self._known.get(name, self._fixed.get(name))
-        return self._how.get(name, "given") if held is None else _token(held)
+                self.unfollowed.append(f"{node.op_type} {name!r}")
 
     def _sizes(self, node: onnx.NodeProto) -> Array:
         given = {a.name: a.i for a in node.attribute}
@@ -244,10 +223,6 @@ class _Decisions:
             self.told += [(x == made).reshape(self._count, -1).astype(np.int8) for x in chosen if x.ndim == made.ndim]
 
 
-def _token(array: Array) -> Hashable:
-    return array.shape, array.tobytes()
-
-
 def _spread(x: Array | None, rank: int) -> Array | None:
     """Numbers at all sizes, [sizes, *shape], with as many dims behind the sizes as others have."""
     return None if x is None else x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
@@ -263,7 +238,10 @@ def _dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> 
         del held[:]
     copy.graph.input.extend([*(helper.make_tensor_value_info(n, kinds[n], dims) for n, dims in inputs.items()), *kept])
     copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in outputs)
-    found = io.from_proto(infer(copy))
+    try:
+        found = io.from_proto(infer(copy))
+    except InputError as error:
+        raise NotCoveredError(str(error)) from error
     values = [*found.graph.inputs, *(v for graph in found.graphs() for node in graph for v in node.outputs)]
     for value in values:
         remember_given(value, value.shape)

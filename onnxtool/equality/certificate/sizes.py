@@ -33,7 +33,7 @@ _TURNS, _GROWTH = 8, 2  # decisions of one dim that are sought, and from one siz
 _NEAR = 2_000  # decisions at smaller sizes are sought however long it takes
 _MASKS = 41  # sizes at which it is looked at how masks are made: more elements than of a shape
 _HALVING = 1 / 2  # of the time: for decisions far apart
-_PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where comparisons of sizes were met
+_PAIRS = 1 / 3  # of the time: for all small pairs of sizes, where masks are made in other ways
 _TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}  # x > y is y < x
 Sizes = Mapping[str, int]
 
@@ -185,7 +185,8 @@ def turning_sizes(
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     small = ((name, {**usual, name: size}) for size in range(_SMALL) for name in usual)
-    pairs = (("", s) for s in _all_pairs(usual) if looks.decides and not looks.complete and time.thread_time() < enough)
+    made_alike = _masks_made(a, a, usual) == _masks_made(b, a, usual)
+    pairs = (("", s) for s in _all_pairs(usual) if not made_alike and time.thread_time() < enough)
     # A comparison of two dims shows at some of these.
     close, far = list[tuple[str, Sizes]](), list[tuple[str, Sizes]]()
     for sizes in _tried_pairs(named, usual):
@@ -201,7 +202,7 @@ def turning_sizes(
             if looks.at(name, sizes) is None and looks.unlike is not None:
                 return [], [], looks.unlike, looks.count
         looks.turned = True
-    if looks.left_out and _masks_made(a, a, usual) != _masks_made(b, a, usual):
+    if looks.left_out and not made_alike:
         told = ", ".join(f"{name} = {size}" for name, size in looks.left_out[0].items())
         raise NotCoveredError(f"what both make of sizes alone, in other ways, was not looked at from {told} on")
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
@@ -270,7 +271,6 @@ class _Looks:
         named: whole numbers that the graphs name.
         count: of the sizes looked at.
         left_out: sizes that were not looked at: the first without time, and those of too large masks.
-        complete: what is made of sizes is known at each of one dim and of two.
         turned: all small sizes, of one dim and of two, at which something else is decided were sought.
     """
 
@@ -282,7 +282,7 @@ class _Looks:
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
         self._halving_ends, self._latest = halving_ends, latest
-        self.turned = self.complete = False
+        self.turned = False
         self.left_out: list[Sizes] = []
         self._known: dict[tuple[object, ...], list[_Sizes]] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -338,8 +338,7 @@ class _Looks:
             dims = enumerate(info.type.tensor_type.shape.dim)
             inputs[info.name] = [shape[k] if d.HasField("dim_value") else dim_key(info, k, d) for k, d in dims]
         feeds = [drawn_inputs(a, {k: n + more for k, n in usual.items()}, Shapes()) for more in (1, 0)]
-        found, self.complete = deciding_sizes((a, b), inputs, *feeds)
-        for sizes in found:
+        for sizes in deciding_sizes((a, b), inputs, *feeds):
             if not any(run.too_large(sizes) for run in self.runs):
                 yield "", sizes
 

@@ -52,7 +52,7 @@ def test_a_condition_that_holds_at_single_sizes_is_found(name: str) -> None:
     a = model(f"{text} f = Cast<to = 1>(g) y = Add(x, f)", NUMBERS, x)
     b = model("y = Identity(x)", {}, x)
     feeds = [drawn_inputs(a, dict.fromkeys(sizes, size), Shapes()) for size in (3, 2)]
-    assert any(sizes.items() <= found.items() for found in deciding_sizes((a, b), {"x": [*sizes]}, *feeds)[0])
+    assert any(sizes.items() <= found.items() for found in deciding_sizes((a, b), {"x": [*sizes]}, *feeds))
     assert not certify(a, b).ok and certify(a, a).ok
 
 
@@ -70,6 +70,7 @@ REACHED = {
     "a length": ("s = Shape(x) f = Cast<to = 1>(s) r = ReduceL2(f) l = Cast<to = 7>(r) p = Reshape(l, last)", 51),
     "added up": ("s = Shape(x) c = CumSum(s, none) p = Slice(c, row1, row2)", 72),
 }
+UNKNOWN = ("cut", "halved", "a length", "added up")
 
 
 @pytest.mark.parametrize("name", REACHED)
@@ -80,8 +81,7 @@ def test_where_it_is_not_known_at_which_sizes_something_is_decided_nothing_is_ce
     rest = " q = Add(p, row7) g = Equal(q, found) k = Cast<to = 1>(g) y = Add(x, k)"
     a = model(text + rest, numbers, "float[a, b] x")
     b = model("y = Identity(x)", {}, "float[a, b] x")
-    assert not certify(a, b).ok
-    assert name not in ("flattened", "halved") or certify(a, a).ok  # one that is followed, and one that is not
+    assert not certify(a, b).ok and ("not known at which sizes" in certify(a, a).reason) == (name in UNKNOWN)
 
 
 SOLVED = "s = Shape(x) p = Mul(s, row3) q = Add(p, row7) g = Equal(q, row1000) f = Cast<to = 1>(g) o = Add(x, f)"
@@ -114,7 +114,7 @@ def test_a_condition_inside_of_a_node_or_behind_a_layer_is_found(name: str) -> N
     more = {"row7": np.array([7]), "row1000": np.array([1000]), "row1000m": np.array([300])}
     numbers = {**NUMBERS, **more, "kernel": np.float32([[[1, 2, 3]]])}
     a, b = (model(text, numbers, x) for text in texts)
-    assert not certify(a, b).ok and certify(a, a).ok
+    assert not certify(a, b).ok and certify(a, a).ok == (name != "a loop")  # whose sizes are not known
 
 
 def test_a_condition_of_a_function_is_found() -> None:
