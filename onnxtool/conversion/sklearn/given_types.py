@@ -32,7 +32,7 @@ def given_types(
         blocks: names of the columns that one step is given together.
     """
     if isinstance(sample, DataTable):
-        known = {} if sample.is_text else sample.dtypes()
+        known = {} if sample.is_text else sample.named_for(inputs).dtypes()
     else:
         known = {name: np.asarray(array).dtype for name, array in (sample or {}).items()}
     found = {}

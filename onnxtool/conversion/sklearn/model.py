@@ -290,12 +290,12 @@ class SklearnModel(SourceModel):
             matrix = given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))
             return self._frame(dict(zip(self._asked_names, matrix.T, strict=True))) if self._asked_names else matrix
         values = [v.reshape(len(v)) for v in given]
-        names = list(fitted_names(self.estimator))
-        if not names:
-            return np.column_stack([v.astype(object) for v in values])
         gap, texts = gap_of(self.estimator), text_columns(self.estimator)
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
+        names = list(fitted_names(self.estimator))
+        if not names:
+            return self._frame(dict(enumerate(columns.values())))  # as scikit-learn takes columns by their place
         # Columns that the model drops must be there all the same.
         return self._frame({name: columns.get(str(name), 0) for name in names})
 

@@ -160,9 +160,7 @@ def column_heads(model: Estimator) -> list[Any]:
 
 def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     """One input for each column when they have names or several types; a matrix when all are numbers by position."""
-    transformer = heads[0]
-    names = [str(n) for n in getattr(transformer, "feature_names_in_", ())]
-    width = int(transformer.n_features_in_)
+    names, width = _names(heads[0]), int(heads[0].n_features_in_)
     kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...]]] = {}
     ranges: dict[int, Domain | None] = {}
     for _, step, columns in (part for each in heads for part in each.transformers_):
@@ -173,7 +171,7 @@ def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
             ranges.setdefault(index, None if isinstance(step, str) else _range(step, order))
     if not names and all(dtype == float_dtype for dtype, _ in kinds.values()):
         return Schema((TensorSpec("X", float_dtype, (BATCH, width)),), (), {})
-    columns = names or [f"column_{i}" for i in range(width)]
+    columns = names or _numbered(width)
     inputs, domains = [], {}
     for index, name in enumerate(columns):
         if names and index not in kinds:
@@ -186,16 +184,26 @@ def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
+def _names(transformer: Estimator) -> list[str]:
+    return [str(n) for n in getattr(transformer, "feature_names_in_", ())]
+
+
+def _numbered(width: int) -> list[str]:
+    return [f"column_{i}" for i in range(width)]
+
+
 def column_blocks(model: Estimator) -> list[tuple[Any, list[str]]]:
-    """The steps of ColumnTransformers over columns with names, and the columns that each is given."""
-    heads = column_heads(model)
-    names = [str(n) for head in heads[:1] for n in getattr(head, "feature_names_in_", ())]
-    parts = [part for head in heads for part in head.transformers_] if names else []
-    return [(step, [names[i] for i in _indices(columns, names, len(names))]) for _, step, columns in parts]
+    """The steps of ColumnTransformers, and the columns that each is given."""
+    found = []
+    for head in column_heads(model):
+        own = _names(head)
+        names = own or _numbered(head.n_features_in_)
+        found += [(s, [names[i] for i in _indices(c, own, len(names))]) for _, s, c in head.transformers_]
+    return found
 
 
 def text_columns(model: Estimator) -> set[str]:
-    """The columns that vectorizers of text read, of a ColumnTransformer over columns with names."""
+    """The columns that vectorizers of text read, of a ColumnTransformer."""
     blocks = column_blocks(model)
     return {name for step, names in blocks if type(first_step(step)).__name__ in _TEXT for name in names}
 

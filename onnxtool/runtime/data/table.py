@@ -76,14 +76,27 @@ class DataTable:
         """
         found: dict[str, list[np.ndarray]] = {spec.name: [] for spec in specs}
         chosen: dict[str, list[int]] = {}
+        table = self.named_for(specs, leave_out)
         for rows in self.read():
-            chosen = chosen or {s.name: self._choose(s, len(specs) == 1, leave_out, rows) for s in specs}
+            chosen = chosen or {s.name: table._choose(s, len(specs) == 1, leave_out, rows) for s in specs}
             for spec in specs:
                 columns = [self._typed(rows, index, spec) for index in chosen[spec.name]]
                 found[spec.name].append(self._joined(columns, spec))
         if not chosen:
             raise InputError(f"{self.label}: there are no rows in it.")
         return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in found.items()}
+
+    def named_for(self, specs: Sequence[TensorSpec], leave_out: str | None = None) -> DataTable:
+        """The same with the names of a model's inputs for columns without names, where there are as many."""
+        others = [name for name in self.names if name != leave_out]
+        if not self._is_nameless() or len(others) != len(specs) or any(row_width(s) != 1 for s in specs):
+            return self
+        named = dict(zip(others, (s.name for s in specs), strict=True))
+        return replace(self, names=tuple(named.get(name, name) for name in self.names))
+
+    def _is_nameless(self) -> bool:
+        """Whether columns are only counted, by pandas or by us."""
+        return self.names == tuple(map(str, range(len(self.names))))
 
     def column(self, name: str) -> np.ndarray:
         """One column [rows]: integers or floats where all cells are numbers, else text.
@@ -134,9 +147,8 @@ class DataTable:
     def _choose(self, spec: TensorSpec, alone: bool, leave_out: str | None, rows: Rows) -> list[int]:
         """The columns that make an input."""
         wide = row_width(spec) != 1
-        nameless = self.names == tuple(map(str, range(len(self.names))))  # counted, by pandas or by us
         known = set(spec.columns) & set(self.names) or spec.name not in self.names
-        if spec.columns and known and not (nameless and alone):
+        if spec.columns and known and not (self._is_nameless() and alone):
             return [self._index(name, spec) for name in spec.columns]
         if spec.name in self.names and not (
             wide and alone and not _holds_lists(rows.columns[self._index(spec.name, spec)])

@@ -269,6 +269,11 @@ def test_counted_columns_are_taken_in_their_order() -> None:
     spec = TensorSpec("X", np.dtype("float32"), ("n", 2), columns=("a", "b"))
     (feeds,) = read_feeds(pandas.DataFrame([[1, 2]]), (spec,)).feeds
     assert feeds["X"].tolist() == [[1, 2]]
+    single = [TensorSpec(f"column_{i}", np.dtype("float32"), ("n", 1)) for i in range(2)]
+    (feeds,) = read_feeds(pandas.DataFrame([[1, 2]]), single).feeds
+    assert {name: array.tolist() for name, array in feeds.items()} == {"column_0": [[1]], "column_1": [[2]]}
+    with pytest.raises(InputError, match="there is no column 'column_0'"):
+        read_feeds(pandas.DataFrame([[1, 2, 3]]), single)
 
 
 def test_a_format_of_another_package_reads_and_writes(tmp_path: Path, brought: Brought) -> None:
