@@ -44,8 +44,8 @@ SAME = {
         "p = Abs(x) s = Sqrt(p) y = Mul(s, s)",
     ),
     "a square of a part of roots": (
-        "p = Abs(x) s = Sqrt(p) a, b = Split<axis = 1, num_outputs = 2>(s) y = Mul(b, b)",
-        "p = Abs(x) a, y = Split<axis = 1, num_outputs = 2>(p)",
+        "p = Abs(x) s = Sqrt(p) c, d = Split<axis = 1, num_outputs = 2>(s) y = Mul(d, d)",
+        "p = Abs(x) c, y = Split<axis = 1, num_outputs = 2>(p)",
     ),
     "clipped twice, moved between": (
         "c = Clip(x, zero, half) t = Transpose(c) d = Clip(t, zero, one) y = Transpose(d)",
@@ -161,8 +161,8 @@ APART = {
     "softmax of another axis": ("y = Softmax<axis = 0>(x)", "y = Softmax<axis = 1>(x)"),
     "order": ("y = Sub(x, b)", "y = Sub(b, x)"),
     "a square of a root of other elements": (
-        "p = Abs(x) s = Sqrt(p) a, b = Split<axis = 1, num_outputs = 2>(s) y = Mul(b, b)",
-        "p = Abs(x) y, b = Split<axis = 1, num_outputs = 2>(p)",
+        "p = Abs(x) s = Sqrt(p) c, d = Split<axis = 1, num_outputs = 2>(s) y = Mul(d, d)",
+        "p = Abs(x) y, d = Split<axis = 1, num_outputs = 2>(p)",
     ),
     "the smallest for the largest": ("y = ReduceMax(x, single)", "y, i = TopK<axis = 1, largest = 0>(x, single)"),
     "the place of the smallest": (
