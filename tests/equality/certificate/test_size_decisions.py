@@ -14,7 +14,7 @@ from tests.equality.certificate.test_certify import model
 
 NUMBERS = {
     **{f"n{k}": np.array(k) for k in (3, 5, 7, 8, 16, 196, 1000, 1521)},
-    **{f"row{k}": np.array([k]) for k in (2, 3, 5, 16, 196, 331, 1001)},
+    **{f"row{k}": np.array([k]) for k in (2, 3, 5, 16, 196, 331, 1001, 1521)},
     "axis": np.array([0]),
     "half": np.float32(0.5).reshape(()),
     "side": np.float32(20).reshape(()),
@@ -24,6 +24,7 @@ ONE = "s = Shape(x) n = Squeeze(s) "
 CONDITIONS = {
     "an affine function": (ONE + "p = Mul(n, n3) q = Add(p, n7) g = Equal(q, n1000)", {"a": 331}),
     "a square": (ONE + "p = Mul(n, n) g = Equal(p, n1521)", {"a": 39}),
+    "a row and a number": (ONE + "q = Mul(s, n) c = Equal(q, row1521) g = Squeeze(c)", {"a": 39}),
     "a root": (ONE + "v = Cast<to = 1>(n) r = Sqrt(v) q = Mul(r, half) g = Equal(q, side)", {"a": 1600}),
     "two remainders": (
         "p = Shape(x) q = Concat<axis = 0>(p, row331, p) m = Slice(q, row2, row3, axis) u = Mod(m, row16)"
@@ -68,15 +69,17 @@ REACHED = {
     "cut": ("f = Reshape(x, last) c = Slice(f, row2, last) p = Shape(c)", 1268),
     "halved": ("f = Reshape(x, last) c, d = Split<num_outputs = 2>(f) p = Shape(c)", 636),
     "a length": ("s = Shape(x) f = Cast<to = 1>(s) r = ReduceL2(f) l = Cast<to = 7>(r) p = Reshape(l, last)", 51),
+    "of a table": ("s = Shape<end = 1>(x) m = Mod(s, row2) p = Gather(table, m)", 20),
     "added up": ("s = Shape(x) c = CumSum(s, none) p = Slice(c, row1, row2)", 72),
 }
-UNKNOWN = ("cut", "halved", "a length", "added up")
+UNKNOWN = ("cut", "halved", "a length", "of a table", "added up")
 
 
 @pytest.mark.parametrize("name", REACHED)
 def test_where_it_is_not_known_at_which_sizes_something_is_decided_nothing_is_certified(name: str) -> None:
     text, found = REACHED[name]
     more = {"last": np.array([-1]), "two": np.array([0, 1]), "none": np.array(0), "row1": np.array([1])}
+    more["table"] = np.array([10, 20])
     numbers = {**NUMBERS, **more, "row7": np.array([7]), "found": np.array([found + 7])}
     rest = " q = Add(p, row7) g = Equal(q, found) k = Cast<to = 1>(g) y = Add(x, k)"
     a = model(text + rest, numbers, "float[a, b] x")
@@ -124,6 +127,13 @@ def test_a_condition_of_a_function_is_found() -> None:
     row7 = Constant<value = int64[1] {{7}}> () row1000 = Constant<value = int64[1] {{1000}}> () {} }}"""
     a, b = (onnx.parser.parse_model(text.format(kind, SOLVED)) for kind in ("own.f", "Identity"))
     assert not certify(a, b).ok and certify(a, a).ok
+
+
+def test_a_mask_decides_for_each_place_and_not_by_sizes() -> None:
+    text = f"s = Shape<start = 1>(x) n = Squeeze(s) r = Range(zero, n, one) p = Unsqueeze(r, axis) q = Less(p, n5) y = Where(q, x, twice)"
+    numbers = {**NUMBERS, "zero": np.array(0), "one": np.array(1), "twice": np.float32(2)}
+    first, second = (model(text.replace("n5", k), numbers, "float[1, a] x") for k in ("n5", "n7"))
+    assert certify(first, first).ok and not certify(first, second).ok
 
 
 def test_each_of_many_sizes_that_decide_something_is_compared() -> None:
