@@ -130,7 +130,8 @@ def test_a_condition_of_a_function_is_found() -> None:
 
 
 def test_a_mask_decides_for_each_place_and_not_by_sizes() -> None:
-    text = f"s = Shape<start = 1>(x) n = Squeeze(s) r = Range(zero, n, one) p = Unsqueeze(r, axis) q = Less(p, n5) y = Where(q, x, twice)"
+    size = "s = Shape<start = 1>(x) n = Squeeze(s) r = Range(zero, n, one)"
+    text = f"{size} p = Unsqueeze(r, axis) q = Less(p, n5) y = Where(q, x, twice)"
     numbers = {**NUMBERS, "zero": np.array(0), "one": np.array(1), "twice": np.float32(2)}
     first, second = (model(text.replace("n5", k), numbers, "float[1, a] x") for k in ("n5", "n7"))
     assert certify(first, first).ok and not certify(first, second).ok
