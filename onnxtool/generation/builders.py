@@ -7,9 +7,7 @@ all of them. Neither compares its result with the source, so both are held to th
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from onnxtool.generation.bundle import CONFIG
 from onnxtool.generation.reference import SourceGenerator
 from onnxtool.model.io import external_files, read_proto, write_atomic
 from onnxtool.model.provenance.metadata import DIGEST_KEY, HISTORY_KEY, file_digest, seal
+from onnxtool.runtime.worker.tasks import start_python
 
 # Decoders that the onnxruntime-genai runtime knows by name and runs alike; any other goes under the first one's name.
 _RUNTIME_TYPES = (
@@ -87,7 +86,6 @@ _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "PYTHONWARNINGS": "ignore",
     "TQDM_DISABLE": "1",
 }
 _SECONDS = 3600.0
@@ -111,10 +109,12 @@ class GraphBuilder:
         return find_spec(self.module) is not None
 
     def command(self, source: Path, output: Path, scratch: Path, tied: bool, adapter: Path | None = None) -> list[str]:
-        """The command line that builds `output` (a folder) from `source`, with an adapter's products beside its own."""
+        """The module, and its arguments, that builds `output` (a folder) from `source`, with an adapter's products
+        beside its own.
+        """
         if self.module == "mobius":
             options = ["--ep", "cpu", "--runtime", "ort-genai", "--dtype", "f32"]
-            return [sys.executable, "-m", "mobius", "build", "--config", str(source), *options, str(output)]
+            return ["mobius", "build", "--config", str(source), *options, str(output)]
         spec = find_spec(self.module)
         assert spec is not None and spec.submodule_search_locations
         # Run as a script: as a module it would import the package, and look for its own parts beside itself.
@@ -122,8 +122,8 @@ class GraphBuilder:
         extra = ["hf_token=false", *(["shared_embeddings=true"] if tied else [])]
         extra += [] if adapter is None else [f"adapter_path={adapter}"]
         paths = ["-i", str(source), "-o", str(output), "-c", str(scratch / "cache")]
-        run = [sys.executable, "-m", "onnxtool.generation.genai_builder", str(script)]
-        return [*run, *paths, "-p", "fp32", "-e", "cpu", "--extra_options", *extra]
+        run = ["onnxtool.generation.genai_builder", str(script), *paths]
+        return [*run, "-p", "fp32", "-e", "cpu", "--extra_options", *extra]
 
 
 GENAI = GraphBuilder("onnxruntime-genai's builder", "onnxruntime_genai")
@@ -164,14 +164,8 @@ def start(
         apart = None if adapter is None else adapter.resolve()
         command = builder.command(source.resolve(), output.resolve(), Path(scratch), tied, apart)
         with open(log, "wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                cwd=scratch,
-                env={**os.environ, **_OFFLINE},
-            )
+            where: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, "cwd": scratch}
+            process = start_python(*command, variables=_OFFLINE, **where)
         try:
             yield Build(process, log)
         finally:

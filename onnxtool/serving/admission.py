@@ -5,6 +5,7 @@ the place of another, the same interface and equal answers.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from onnxtool.serving.served_model import ServingRunner
 
 _COMMAND_SECONDS = 600
 _TRIES = 3
-_PREFIX, _LOCK = "onnxtool-serve-", "lock"
+_PREFIX, _MODEL = "onnxtool-serve-", "model"
 _ADVICE = "What is meant to differ needs --reload interface."
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -97,7 +98,7 @@ class PrivateCopy:
     def _copy(self, path: Path) -> None:
         self._folder = TemporaryDirectory(prefix=_PREFIX)
         self._held = _hold(Path(self._folder.name))
-        self.path = Path(self._folder.name) / "model" / path.name
+        self.path = Path(self._folder.name) / _MODEL / path.name
         self.path.parent.mkdir()
         try:
             if path.is_dir():
@@ -123,29 +124,33 @@ class PrivateCopy:
         """Remove it."""
         self._folder.cleanup()
         if self._held is not None:
-            self._held.close()
+            os.close(self._held)
 
 
 def remove_lost_copies() -> None:
-    """Remove the copies of servers that were killed: nobody holds their locks any more."""
+    """Remove the copies of servers that were killed: nobody holds them any more."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if (folder / _LOCK).is_file() and (held := _hold(folder)) is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            held.close()
+        with suppress(PermissionError):  # of another user
+            if (folder / _MODEL).is_dir() and (held := _hold(folder)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(held)
 
 
-def _hold(folder: Path) -> IO[bytes] | None:
-    """The lock of a copy, until it is closed or this process ends; None where another process holds it."""
+def _hold(folder: Path) -> int | None:
+    """Lock the folder of a copy until this is closed or the process ends; None where another process holds it.
+
+    systemd-tmpfiles removes what has been in a temporary folder for some days, unless it is locked in this way.
+    """
     with suppress(ImportError, OSError):
         import fcntl
 
-        file = open(folder / _LOCK, "ab")  # noqa: SIM115  (held on)
+        held = os.open(folder, os.O_RDONLY)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.close()
+            os.close(held)
             raise
-        return file
+        return held
     return None
 
 

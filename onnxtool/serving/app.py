@@ -120,11 +120,16 @@ class State:
 
 
 class App:
-    """Finds the route of a request, and turns what it raises into an answer."""
+    """Finds the route of a request, and turns what it raises into an answer.
+
+    Attributes:
+        bodies: counts what all requests hold, over gRPC too.
+        tokens: who may ask.
+    """
 
     def __init__(self, options: ServeOptions, metrics: Metrics, log: Log, state: State) -> None:
         self._options, self._metrics, self._log, self.state = options, metrics, log, state
-        self._bodies = BodyReader(options.limits)
+        self.bodies = BodyReader(options.limits)
         self._routes: list[tuple[tuple[str, ...], str, str, Route]] = []
         self.tokens = TokenCheck(options.tokens)
         self.tracing = Tracing(log)
@@ -141,7 +146,7 @@ class App:
         began = time.perf_counter()
         headers = dict(scope["headers"])
         path = tuple(scope["path"].strip("/").split("/"))
-        request = Request(scope["method"], path, headers, scope, receive, self._bodies)
+        request = Request(scope["method"], path, headers, scope, receive, self.bodies)
         name, status = "unknown", 0
         self._metrics.in_flight.inc()
         with self.tracing.request(headers) as end_span:
@@ -153,7 +158,7 @@ class App:
                 status = 499  # as nginx calls it; nobody reads it
                 self._fail("client_gone")
             finally:
-                self._bodies.release(request.held)
+                self.bodies.release(request.held)
                 self._metrics.in_flight.dec()
                 end_span(request.method, name, status)
                 self.note_end(request.method, scope["path"][:500], name, status, time.perf_counter() - began)
@@ -180,9 +185,9 @@ class App:
                 self._origins.verify(request.headers)
                 self.tokens.verify(request.headers.get(b"authorization", b""))
             answer = await target(request)
-            request.held += self._bodies.hold(sum(map(len, answer.parts)))
+            request.held += self.bodies.hold(sum(map(len, answer.parts)))
             return name, answer
-        except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        except (ClientGoneError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # native code may raise what is no Exception, as Rust's panics are
             # Without its frames, which hold the request, and here would be held by it.

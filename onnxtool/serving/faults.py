@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
@@ -52,6 +53,8 @@ def as_http(error: BaseException) -> HttpError:
     """What a client is told of an error: its own fault in full, ours without inner details."""
     if isinstance(error, HttpError):
         return error
+    if isinstance(error, asyncio.CancelledError):  # as what is left when the time to drain is over
+        return HttpError(503, "drained", "the server ends before this is answered.")
     if isinstance(error, WorkerDiedError):
         return HttpError(500, "worker_died", str(error))
     if isinstance(error, WorkerTimeoutError):

@@ -73,6 +73,7 @@ _CONTENTS = {
     **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
     **{name: f"{name.lower()}_contents" for name in ("BOOL", "INT64", "UINT64", "FP32", "FP64", "BYTES")},
 }
+_HOLD_SECONDS = 0.1  # in which a client's next call arrives
 # gRPC's codes of our statuses.
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -136,6 +137,8 @@ class GrpcService:
         self._app, self._routes, self._repository, self._options = app, routes, repository, options
         self._messages = message_classes()
         self._server: Any = None
+        self._may_answer = asyncio.Event()
+        self._may_answer.set()
 
     async def start(self) -> int:
         """Take calls; gives the port.
@@ -175,9 +178,19 @@ class GrpcService:
         return int(port)
 
     async def stop(self) -> None:
-        """Take no more calls, and wait for those that were taken."""
-        if self._server is not None:
-            await self._server.stop(self._options.limits.drain_seconds)
+        """Take no more calls, and wait for those that were taken.
+
+        gRPC cancels calls that have come but were not taken yet. So that there are none, answers wait for a moment, and
+        with them the next calls of their clients, until it has told the clients to send no more.
+        """
+        if self._server is None:
+            return
+        self._may_answer.clear()
+        await asyncio.sleep(_HOLD_SECONDS)
+        ended = asyncio.ensure_future(self._server.stop(self._options.limits.drain_seconds))
+        await asyncio.sleep(_HOLD_SECONDS)
+        self._may_answer.set()
+        await ended
 
     def _handler(self, name: str, call: Callable[[Any], Awaitable[dict[str, Any]]]) -> Any:
         request, answer = (self._messages[f"{name}{end}"] for end in ("Request", "Response"))
@@ -186,11 +199,15 @@ class GrpcService:
             began, status = time.perf_counter(), 200
             metadata = [(k, v if isinstance(v, bytes) else v.encode()) for k, v in context.invocation_metadata() or ()]
             headers = {key.encode(): value for key, value in metadata}
+            held = 0
             with self._app.tracing.request(headers) as end_span:
                 try:
+                    held = self._app.bodies.hold(len(asked))
                     if name not in ("ServerLive", "ServerReady"):
                         self._app.tokens.verify(headers.get(b"authorization", b""))
-                    return answer(**await call(_parsed(request, asked)))
+                    found = answer(**await call(_parsed(request, asked)))
+                    await self._may_answer.wait()
+                    return found
                 except asyncio.CancelledError:
                     status = 499
                     raise
@@ -198,8 +215,10 @@ class GrpcService:
                     fault = as_http(error)
                     status = fault.status
                     self._app.note_fault(name, fault, error)
+                    await self._may_answer.wait()
                     await context.abort(self._grpc.StatusCode[_CODES.get(status, "UNKNOWN")], str(fault))
                 finally:
+                    self._app.bodies.release(held)
                     end_span("gRPC", name, status)
                     self._app.note_end("gRPC", name, name, status, time.perf_counter() - began)
 
@@ -242,6 +261,7 @@ class GrpcService:
     async def _infer(self, asked: Any) -> dict[str, Any]:
         with self._repository.use(asked.model_name, asked.model_version or None) as served:
             decoded = await beside(asked.ByteSize(), _decoded, asked)
+            del asked  # its bytes stand in what was decoded
             parts, _ = await self._routes.infer(served, decoded, None)
         found = load_json(parts[0])
         outputs = [{key: entry[key] for key in ("name", "datatype", "shape")} for entry in found.pop("outputs")]

@@ -126,6 +126,11 @@ class _Slot:
     unloaded: bool = False
     changes: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def known(self) -> Signature:
+        """The files that are served; none where their copy is gone, without which no process starts anew."""
+        return () if self.served is None or not self.served.copy.path.exists() else self.served.copy.signature
+
 
 class Repository:
     """Loads models and bundles, finds them by name and version, and takes changed files in."""
@@ -160,8 +165,7 @@ class Repository:
         while True:
             await asyncio.sleep(self._options.reload_seconds)
             for slot, now in (await self._look()).items():
-                known = () if slot.served is None else slot.served.copy.signature
-                if now and now == slot.seen and now not in (known, slot.refused) and not slot.unloaded:
+                if now and now == slot.seen and now not in (slot.known, slot.refused) and not slot.unloaded:
                     await self._take(slot)
                 slot.seen = now
 
@@ -247,7 +251,7 @@ class Repository:
         self._named(name)
         for slot, now in (await self._look(name)).items():
             slot.unloaded = False
-            if slot.served is None or slot.served.copy.signature != now:
+            if slot.served is None or slot.known != now:
                 error = await self._take(slot)
                 if error is not None:
                     raise InputError(f"{name!r} cannot be served: {error}")
@@ -363,7 +367,7 @@ class Repository:
                 succeed(old.engine.model, model, target.path)
                 if texts is not None and old.texts is not None:
                     succeed_bundle(old.texts, texts, target.path, options.reload)
-                if options.reload == "equal":
+                if options.reload == "equal" and copy.signature != old.copy.signature:
                     verify_equal(old.copy.path, copy.path, target.path, options.session)
             engine = self._engine(target, model, copy, texts, options)
             undone.pop_all()

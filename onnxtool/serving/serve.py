@@ -179,14 +179,15 @@ def run(
             if not self.force_exit:
                 await asyncio.sleep(options.limits.drain_delay)
                 await self._close_door()
-            if calls is not None:
-                await calls.stop()
+            calls_end = None if calls is None else asyncio.ensure_future(calls.stop())
             state.draining = True
             until = time.monotonic() + _LINGER
             # What clients send on their open connections is answered, and that answer closes the connection.
             while self.server_state.connections and time.monotonic() < until and not self.force_exit:
                 await asyncio.sleep(0.02)
             await super().shutdown(sockets)
+            while calls_end is not None and not calls_end.done() and not self.force_exit:
+                await asyncio.sleep(0.02)
             log.event("stopped", served=state.served)
 
         async def _close_door(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
+from onnxtool.runtime.protocol_v2.client import V2Client
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +48,15 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def saved(graph: onnx.GraphProto, path: Path) -> Path:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
     return path
+
+
+def counts_who_leaves(url: str, path: str) -> bool:
+    """Whether a server notes a client that leaves in the middle of its body; else its log has a traceback for each."""
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), 10) as client:
+        client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n[".encode())
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if b'status="499"' in V2Client(url).request("GET", "/metrics")[2]:
+            return True
+        time.sleep(0.02)
+    return False

@@ -21,6 +21,7 @@ from onnxtool.packaging.package import package
 from onnxtool.packaging.registry import open_package
 from onnxtool.packaging.server_process import ServerProcess, clean_environment
 from onnxtool.runtime.protocol_v2.client import V2Client
+from tests.packaging.conftest import counts_who_leaves
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,10 @@ def test_its_smoke_test_passes_and_it_needs_nothing_of_ours(folder: Path, server
         assert "onnxtool" not in path.read_text(encoding="utf-8")
     assert "COPY model ./model" in (folder / "Dockerfile").read_text()
     assert (folder / "provenance.json").is_file() and (folder / "sbom.cdx.json").is_file()
+
+
+def test_a_client_that_leaves_is_no_fault_of_the_server_s(server: ServerProcess) -> None:
+    assert counts_who_leaves(server.url, "/v1/completions")
 
 
 def test_a_stream_is_the_whole_text(server: ServerProcess) -> None:

@@ -55,6 +55,16 @@ def test_a_panic_is_a_500_and_a_line_of_the_log() -> None:
     assert json.loads(log)["error"] == "Panic: inner details"
 
 
+def test_what_a_drain_leaves_unanswered_is_told_in_the_protocol_s_form() -> None:
+    """uvicorn cancels it, and would say "Internal Server Error" in plain text."""
+
+    async def cancelled(_: Request) -> Answer:
+        raise asyncio.CancelledError
+
+    status, told, log = asked("/v2/x", cancelled)
+    assert status == 503 and "ends before" in told["error"] and not log
+
+
 def test_a_request_that_failed_is_held_no_longer() -> None:
     """Not until the garbage collection comes, which counts objects and no bytes."""
     held = list[weakref.ref[Any]]()

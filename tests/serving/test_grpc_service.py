@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,12 @@ pytest.importorskip("grpc")
 
 import grpc
 
-from onnxtool.serving.grpc_service import message_classes
+from onnxtool.options.serve import ServeOptions
+from onnxtool.serving.app import App, State
+from onnxtool.serving.grpc_service import GrpcService, message_classes
+from onnxtool.serving.inference_routes import InferenceRoutes
+from onnxtool.serving.repository import Repository
+from onnxtool.serving.telemetry import Log, Metrics
 from tests.serving.conftest import Running
 
 MESSAGES = message_classes()
@@ -197,3 +205,45 @@ def test_messages_are_those_of_the_published_protocol() -> None:
 def test_a_port_that_is_taken_is_a_usage_error(client: Client, fixtures: Path, onnxtool: Any) -> None:
     done = onnxtool("serve", fixtures / "digits_cnn.onnx", "--port", "0", "--grpc-port", str(client.port))
     assert done.returncode == 2 and "--grpc-port" in done.stderr
+
+
+def test_sigterm_cancels_no_call(fixtures: Path) -> None:
+    """Calls come one after the other until the door is closed, which clients are told so that they go elsewhere."""
+    server = Running(fixtures / "digits_cnn.onnx", "--grpc-port", "0", "--reload", "off", "--drain-delay", "0")
+    port = int(server.said[-1]["grpc_port"])
+
+    def ending(_: int) -> str:
+        client = Client(server, port)
+        while True:
+            try:
+                client.call("ServerReady")
+            except grpc.RpcError as error:
+                return str(error.code().name)
+
+    with ThreadPoolExecutor(40) as threads:
+        endings = threads.map(ending, range(40))
+        time.sleep(0.3)
+        assert server.stop() == 0
+        assert set(endings) == {"UNAVAILABLE"}
+
+
+def test_what_calls_hold_counts_with_what_requests_hold() -> None:
+    options = ServeOptions(grpc_port=0)
+    parts = Metrics(), Log(None), State(ready=True)
+    app, repository = App(options, *parts), Repository(options, *parts[:2], lambda last: last)
+    routes = InferenceRoutes(repository, options, parts[0], parts[2])
+
+    async def ask() -> tuple[list[Any], int]:
+        service = GrpcService(app, routes, repository, options)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{await service.start()}") as channel:
+            call = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+            found = []
+            for held in (options.limits.buffered_bytes, options.limits.buffered_bytes - 3):
+                app.bodies.held = held
+                found.append(await asyncio.gather(call(b"\x7a\x01a"), return_exceptions=True))  # an unknown field
+        await service.stop()
+        return found, app.bodies.held
+
+    (refused,), (answered,) = (found := asyncio.run(ask()))[0]
+    assert refused.code().name == "UNAVAILABLE" and "too many large" in refused.details()
+    assert answered == b"\x08\x01" and found[1] == options.limits.buffered_bytes - 3

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import os
+import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.targets import find_versions
 from onnxtool.serving.telemetry import Log, Metrics
-from tests.serving.conftest import Running
+from tests.serving.conftest import Running, children
 
 FEEDS = {"x": np.float32([[1, 2, 3]])}
 
@@ -51,6 +54,23 @@ def test_an_equal_file_is_taken_and_another_is_refused(path: Path, relu_proto: o
     assert "not an ONNX file" in server.wait("reload_refused")["reason"]
     assert np.array_equal(runner.run(FEEDS)["y"], before)
     assert 'onnxtool_reloads_total{model="m",result="refused",version="1"} 2.0' in server.metrics()
+    assert server.stop() == 0
+
+
+def test_a_copy_is_locked_and_made_again_where_it_is_gone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what lies in a temporary folder for days: no process of the model would start anew."""
+    monkeypatch.setenv("TMPDIR", str(path.parent))
+    server = Running(path)
+    (copy,) = path.parent.glob("onnxtool-serve-*")
+    folder = os.open(copy, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):  # so that systemd-tmpfiles leaves it alone
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
+    shutil.rmtree(copy)
+    assert server.wait("reloaded")["model"] == "m" and not copy.exists()
+    for process in children(server.process.pid):
+        os.kill(process, signal.SIGKILL)
+    assert server.runner("m").run(FEEDS)
     assert server.stop() == 0
 
 

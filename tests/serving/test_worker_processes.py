@@ -27,6 +27,7 @@ from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.worker.errors import WorkerDiedError
 from onnxtool.runtime.worker.worker import Worker
+from onnxtool.serving.admission import remove_lost_copies
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.served_model import Cancellation, WorkerPool
 from tests.runtime.test_empty_inputs import recurrent
@@ -325,3 +326,21 @@ def test_a_server_that_was_killed_leaves_no_copies_behind_the_next_one(
     assert len(copies()) == 2  # that of a server that lives stays
     assert first.runner("m").run({"x": np.float32([[1, 2, 3]])}) and first.stop() == 0 and second.stop() == 0
     assert not copies()
+
+
+def test_copies_of_another_user_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Path.is_dir
+
+    def denied(path: Path) -> bool:
+        if path.name == "model":
+            raise PermissionError
+        return looks(path)
+
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    (tmp_path / "onnxtool-serve-theirs" / "model").mkdir(parents=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_dir", denied)
+        remove_lost_copies()
+    assert (tmp_path / "onnxtool-serve-theirs").exists()
+    remove_lost_copies()
+    assert not (tmp_path / "onnxtool-serve-theirs").exists()

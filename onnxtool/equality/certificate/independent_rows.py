@@ -186,10 +186,13 @@ class _Rows:
                 if (changed & touched[index]).any():
                     return RowDependence(f"{node} mixes the rows of a batch", node)
                 touched[index] |= changed
+        # With each row one place further on, the place of a row is seen to be nothing, though few are held alone.
+        moved = {n: _moved(v, self._axes[n]) if n in self._axes else v for n, v in feeds.items()}
+        turned = self._run(moved)[1] if len(rows) < self._count else {}
         for row in rows:
             alone = self._alone(feeds, row)
             for name, whole in outputs.items():
-                if not self._holds(whole, alone[name], row):
+                if not self._holds(whole, alone[name], row, turned.get(name)):
                     return RowDependence(f"a row of output {name!r} is another one in a batch than alone")
         return RowDependence()
 
@@ -199,8 +202,15 @@ class _Rows:
         cut = {n: _cut(v, row, count, self._axes[n]) if n in self._axes else v for n, v in feeds.items()}
         return self._run(cut, self._fixed.model if self._fixed else self._model)[1]
 
-    def _holds(self, whole: np.ndarray, one: np.ndarray, row: int) -> bool:
-        """Whether an output of the batch has a row's part, or, if it may, is the same for every row."""
+    def _holds(self, whole: np.ndarray, one: np.ndarray, row: int, turned: np.ndarray | None) -> bool:
+        """Whether an output of the batch has a row's part, or, if it may, is the same for every row.
+
+        Args:
+            whole: of the batch.
+            one: of the row alone.
+            row: its place.
+            turned: of the batch with each row one place further on; None where all rows are held alone.
+        """
         differ = [k for k, (m, n) in enumerate(zip(whole.shape, one.shape, strict=False)) if m != n]
         if whole.ndim != one.ndim or len(differ) > 1:
             return False
@@ -210,6 +220,8 @@ class _Rows:
         share = one.shape[axis] // count
         fits = share * count == one.shape[axis] and share * self._count == whole.shape[axis]
         if not fits or (self._fixed is None and (axis or share != 1)):
+            return False
+        if turned is not None and not np.array_equal(turned, np.roll(whole, share, axis)):
             return False
         part, own = np.take(whole, range(row * share, (row + 1) * share), axis), np.take(one, range(share), axis)
         return np.array_equal(part, own)
@@ -245,6 +257,10 @@ def _replaced(value: Value, other: Value, rows: list[int], axis: int) -> Value:
     data = value.data.copy()
     np.moveaxis(data, axis, 0)[rows] = np.moveaxis(other.data, axis, 0)[rows]
     return Value(data, value.dtype, False)
+
+
+def _moved(value: Value, axis: int) -> Value:
+    return Value(np.roll(value.data, 1, axis), value.dtype, False)
 
 
 def _cut(value: Value, row: int, count: int, axis: int) -> Value:

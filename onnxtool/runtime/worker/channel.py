@@ -146,12 +146,6 @@ class Channel:
                 raise EOFError
             self._come += piece
 
-    def close(self) -> None:
-        """Close this end."""
-        self.socket.close()
-        self._sending.close()
-        self._receiving.close()
-
 
 class _Pickler(pickle.Pickler):
     """Writes numbers of arrays into a region, once, and the rest into a file."""

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -87,6 +87,7 @@ def fork_process(module: str, descriptors: Sequence[int]) -> ForkedProcess:
                 with suppress(ConnectionError):  # it has had nothing to do for long, or somebody has killed it
                     return _server.fork(module, descriptors)
             _server.close()
+            _server = None  # for good: the next one may not start
         _server = _ForkServer()
         return _server.fork(module, descriptors)
 
@@ -114,23 +115,23 @@ class _ForkServer:
 
     def fork(self, module: str, descriptors: Sequence[int]) -> ForkedProcess:
         """As of `fork_process`."""
-        status, theirs = os.pipe()
-        folder = os.open(".", os.O_PATH)  # which may have no name any more
-        try:
-            socket.send_fds(self._socket, [module.encode()], [*descriptors, folder, theirs])
-            found = self._socket.recv(_PID.size, socket.MSG_WAITALL)
-            if len(found) < _PID.size:
-                raise ConnectionResetError("the process that starts others has ended")
-            pid = _PID.unpack(found)[0]
-            if pid < 0:
-                raise OSError(-pid, os.strerror(-pid))
-            return ForkedProcess(pid, status)
-        except BaseException:
-            os.close(status)
-            raise
-        finally:
-            os.close(folder)
-            os.close(theirs)
+        with ExitStack() as used:
+            folder = os.open(".", os.O_PATH)  # which may have no name any more
+            used.callback(os.close, folder)
+            status, theirs = os.pipe()
+            used.callback(os.close, theirs)
+            try:
+                socket.send_fds(self._socket, [module.encode()], [*descriptors, folder, theirs])
+                found = self._socket.recv(_PID.size, socket.MSG_WAITALL)
+                if len(found) < _PID.size:
+                    raise ConnectionResetError("the process that starts others has ended")
+                pid = _PID.unpack(found)[0]
+                if pid < 0:
+                    raise OSError(-pid, os.strerror(-pid))
+                return ForkedProcess(pid, status)
+            except BaseException:
+                os.close(status)
+                raise
 
     def close(self) -> None:
         """Ask it for no more."""

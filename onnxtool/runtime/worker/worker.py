@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -233,22 +233,28 @@ class _Child:
     """
 
     def __init__(self, module: str) -> None:
-        connection, theirs = socket.socketpair()
-        sending, receiving = Region(), Region()
-        reader, self._control = os.pipe()
-        passed = (theirs.fileno(), sending.descriptor, receiving.descriptor, reader)
-        with theirs:
-            try:
-                self.process = fork_process(module, passed) if _FORKS else _new_process(module, passed)
-            except OSError as error:
-                connection.close()
-                for descriptor in (*passed[1:], self._control):
-                    os.close(descriptor)
-                raise ResourceError(f"the process of the model cannot be started ({error}).") from error
-        os.close(reader)
-        self.channel = Channel(connection, sending, receiving)
+        self._opened = ExitStack()
+        try:
+            connection, theirs = socket.socketpair()
+            self._opened.callback(connection.close)
+            with theirs:
+                sending, receiving = self._region(), self._region()
+                self.channel = Channel(connection, sending, receiving)
+                reader, self._control = os.pipe()
+                self._opened.callback(os.close, self._control)
+                with open(reader, "rb"):
+                    passed = (theirs.fileno(), sending.descriptor, receiving.descriptor, reader)
+                    self.process = fork_process(module, passed) if _FORKS else _new_process(module, passed)
+        except OSError as error:
+            self._opened.close()
+            raise ResourceError(f"the process of the model cannot be started ({error}).") from error
         self.messages, self.busy, self.seconds = 0, False, 0.0
         self.loaded_bytes = 0
+
+    def _region(self) -> Region:
+        region = Region()
+        self._opened.callback(region.close)
+        return region
 
     def interrupt(self) -> None:
         if not self.busy:
@@ -272,8 +278,7 @@ class _Child:
         code = self.process.poll()
         self.process.kill()
         self.process.wait()
-        self.channel.close()
-        os.close(self._control)
+        self._opened.close()
         return _ending(code)
 
 

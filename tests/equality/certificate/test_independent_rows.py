@@ -152,6 +152,14 @@ def test_rows_that_depend_on_each_other(name: str) -> None:
     assert row_dependence(model(DEPENDENT[name]), 16).reason
 
 
+def test_the_place_of_a_row_is_nothing_wherever_it_is() -> None:
+    """Of 16 rows one is held alone, and by no other values does the tenth show to be treated in another way."""
+    text = """<int64[1] nine = {9}, int64[1] ten = {10}, int64[1] end = {9999}, float c = {1000}> {
+        a = Constant<value_ints = [0]>() h = Slice(x, a, nine, a) m = Slice(x, nine, ten, a) t = Slice(x, ten, end, a)
+        d = Sub(m, c) r = Relu(d) k = Add(m, r) y = Concat<axis = 0>(h, k, t) }"""
+    assert all(row_dependence(model(text), 16).reason for _ in range(6))
+
+
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_rows_that_do_not(name: str) -> None:
     assert row_dependence(model(INDEPENDENT[name]), 4).reason == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import UnsupportedError
+from onnxtool.packaging.kind import TEMPLATES
 from onnxtool.packaging.kinds.cpp import compiler_and_headers
 from onnxtool.packaging.kinds.ort import required_operators
 from onnxtool.packaging.package import package
@@ -60,6 +62,13 @@ def test_ort_format_gives_the_files_answers(digits_onnx: Path, tmp_path: Path) -
     command = [sys.executable, "-B", str(tmp_path / "out" / "smoke_test.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
+
+
+def test_recorded_infinities_allow_no_other_numbers() -> None:
+    differs = runpy.run_path(str(TEMPLATES / "every" / "recorded.py"))["differs"]
+    recorded = np.float32([1, np.inf, np.nan])
+    assert not differs(recorded, recorded) and not differs(recorded, np.float32([1.000001, np.inf, np.nan]))
+    assert all(differs(recorded, np.float32(got)) for got in ([2, np.inf, np.nan], [1, 2, np.nan], [1, np.inf, 2]))
 
 
 def test_onnx_runtimes_build_reads_the_operators(digits_onnx: Path, tmp_path: Path) -> None:
@@ -154,8 +163,9 @@ def test_the_smoke_test_knows_good_from_bad(tiny: Path, tmp_path: Path) -> None:
         command = [str(program._program), str(tmp_path / "out" / "model.onnx")]
         case = tmp_path / "out" / "golden" / "case0"
         assert subprocess.run([*command, str(case)], check=False, capture_output=True).returncode == 0
-        np.fromfile(case / "output0.bin", np.float32).__add__(1).tofile(case / "output0.bin")
-        assert subprocess.run([*command, str(case)], check=False, capture_output=True).returncode == 1
+        for wrong in (1, np.inf):
+            np.fromfile(case / "output0.bin", np.float32).__add__(wrong).tofile(case / "output0.bin")
+            assert subprocess.run([*command, str(case)], check=False, capture_output=True).returncode == 1
         assert subprocess.run([*command, str(tmp_path)], check=False, capture_output=True).returncode == 3
     finally:
         program.close()

@@ -24,7 +24,7 @@ from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, ServerRunner, clean_environment, free_port
 from onnxtool.runtime.protocol_v2.client import V2Client
 from tests.hostile_requests import hostile_requests
-from tests.packaging.conftest import saved
+from tests.packaging.conftest import counts_who_leaves, saved
 from tests.runtime.test_empty_inputs import recurrent
 
 
@@ -102,6 +102,10 @@ def test_a_body_that_an_offer_of_http_2_has_lost_is_told(url: str) -> None:
     offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
     status, answer = post(url, "/predict", b'{"x": [[1, 2, 3]]}', offer)
     assert (status == 400 and b"HTTP/1.1 alone" in answer) or status == 200, answer
+
+
+def test_a_client_that_leaves_is_no_fault_of_the_server_s(url: str) -> None:
+    assert counts_who_leaves(url, "/predict")
 
 
 def test_docs_show_what_a_request_is(url: str) -> None:

@@ -24,6 +24,7 @@ from onnxtool.packaging.kinds import web
 from onnxtool.packaging.package import package
 from onnxtool.packaging.registry import open_package
 from onnxtool.packaging.server_process import free_port
+from onnxtool.runtime.protocol_v2.uploads import decode_picture
 from onnxtool.runtime.runner import OnnxRunner
 
 BROWSER = find_browser(None)
@@ -170,6 +171,28 @@ def test_the_demo_answers_nothing_without_a_picture_that_it_can_read(tmp_path: P
     answers = fill_in(folder, [[given] for given in cases.values()])
     for said, answer in zip(cases, answers, strict=True):
         assert said in answer, (said, answers)
+
+
+@needs_runtime
+def test_the_demo_turns_pictures_as_serve_does(tmp_path: Path) -> None:
+    """Each orientation that EXIF has, of WebP too, where browsers do not agree."""
+    image = pytest.importorskip("PIL.Image")
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    m (uint8[n, h, w, 3] x) => (int64[n, k] y) {
+        i = Cast <to = 7> (x)  s = Constant <value_ints = [1, -1]> ()  y = Reshape (i, s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    package(tmp_path / "m.onnx", tmp_path / "page", kinds=["web"], web=WebOptions(runtime_folder=RUNTIME))
+    pixels = image.fromarray(np.random.default_rng(0).integers(0, 256, (2, 3, 3)).astype(np.uint8))
+    files = []
+    for kind, orientation in (("PNG", 8), ("JPEG", 6), *(("WEBP", n) for n in range(1, 9))):
+        exif, file = image.Exif(), io.BytesIO()
+        exif[0x0112] = orientation
+        pixels.save(file, kind, exif=exif, lossless=True, quality=100, subsampling=0)
+        files.append(file.getvalue())
+    answers = fill_in(tmp_path / "page", [[("a", base64.b64encode(file).decode())] for file in files])
+    for file, answer in zip(files, answers, strict=True):
+        values = decode_picture(file, 3, "RGB").reshape(-1).tolist()
+        assert f"[1,18] {', '.join(map(str, values))};" in answer
 
 
 @needs_runtime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -155,6 +156,41 @@ def test_a_start_that_fails_is_an_error_and_harms_no_process(worker: Worker, mon
     with pytest.raises(ResourceError, match="cannot be started"):
         Worker(parser.parse_model(RANDOM).SerializeToString())
     assert len(os.listdir("/proc/self/fd")) == files and len(drawn(worker)) == 4
+
+
+def test_a_start_without_descriptors_is_an_error_and_loses_none(worker: Worker) -> None:
+    """As of a server with as many connections as it may have: the next start, with room for it, succeeds."""
+    limits, model = resource.getrlimit(resource.RLIMIT_NOFILE), parser.parse_model(RANDOM).SerializeToString()
+    files = [os.dup(0) for _ in range(1 + max(map(int, os.listdir("/proc/self/fd"))))]  # there is none free below
+    before, failures = len(os.listdir("/proc/self/fd")), 0
+    try:
+        for more in range(14):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(files) + 1 + more, limits[1]))
+            try:
+                Worker(model).close()
+            except ResourceError as error:
+                failures += 1
+                assert "Too many open files" in str(error)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert len(os.listdir("/proc/self/fd")) == before, more
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for file in files:
+            os.close(file)
+    assert 8 <= failures < 14 and len(drawn(worker)) == 4
+
+
+def test_a_server_that_did_not_start_is_tried_again(own_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Worker(parser.parse_model(RANDOM).SerializeToString())
+    assert first.pid is not None
+    os.kill(parent(first.pid), signal.SIGKILL)
+    with monkeypatch.context() as patched:
+        patched.setattr(fork_server, "_ForkServer", lambda: os.close(-1))
+        with pytest.raises(ResourceError, match="Bad file"):
+            first.restart()
+    first.restart()
+    assert len(drawn(first)) == 4
+    first.close()
 
 
 def test_waits_as_long_as_it_was_told(worker: Worker) -> None:

@@ -37,6 +37,7 @@ from protocol import (
     to_lists,
 )
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.requests import ClientDisconnect
 
 MODEL = Path(__file__).with_name("model.onnx")
 NAME = "model"
@@ -76,7 +77,7 @@ def refusal(error: Exception) -> JSONResponse:
     """An error in the protocol's form."""
     if isinstance(error, AnyHTTPException):
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-    status = {InputError: 400, UnsupportedError: 422}.get(type(error), 500)
+    status = {InputError: 400, UnsupportedError: 422, ClientDisconnect: 499}.get(type(error), 500)
     return JSONResponse({"error": str(error) if status < 500 else "the server failed on this request"}, status)
 
 
@@ -91,7 +92,7 @@ async def counted(answer: Awaitable[Response]) -> Response:
     began = time.perf_counter()
     try:
         response = await answer
-    except (InputError, UnsupportedError, HTTPException) as error:
+    except (InputError, UnsupportedError, HTTPException, ClientDisconnect) as error:
         response = refusal(error)
         ERRORS.labels(str(response.status_code)).inc()
     REQUESTS.labels(str(response.status_code)).observe(time.perf_counter() - began)

@@ -30,6 +30,7 @@ from protocol import (
     verify_room,
 )
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.requests import ClientDisconnect
 from tokenizers import Tokenizer
 
 NAME = "model"
@@ -64,12 +65,15 @@ def refusal(status: int, message: str, param: str | None = None) -> JSONResponse
 
 @app.exception_handler(AnyHTTPException)
 @app.exception_handler(InputError)
+@app.exception_handler(ClientDisconnect)
 @app.exception_handler(Exception)
 async def refuse(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, AnyHTTPException):
         return refusal(error.status_code, str(error.detail))
     if isinstance(error, InputError):
         return refusal(400, str(error), getattr(error, "param", None))
+    if isinstance(error, ClientDisconnect):
+        return refusal(499, "the client has left")
     return refusal(500, "the server failed on this request")
 
 

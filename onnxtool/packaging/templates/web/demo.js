@@ -15,19 +15,52 @@ function channelsOf([r, g, b, a], count) {
   return count === 1 ? [(19595 * r + 38470 * g + 7471 * b + 0x8000) >> 16] : [r, g, b, a].slice(0, count);
 }
 
+// How EXIF's orientations 2 to 8 turn a picture of w by h pixels, as a matrix of a canvas.
+const TURNS = [
+  (w) => [-1, 0, 0, 1, w, 0], (w, h) => [-1, 0, 0, -1, w, h], (w, h) => [1, 0, 0, -1, 0, h], () => [0, 1, 1, 0, 0, 0],
+  (w, h) => [0, 1, -1, 0, h, 0], (w, h) => [0, -1, -1, 0, h, w], (w) => [0, -1, 1, 0, 0, w],
+];
+
+/** The EXIF orientation of a WebP file, which is taken out of its bytes: browsers do not agree on it; 1 for none. */
+function takeOrientation(view) {
+  const little = (at) => view.getUint32(at, true), short = (at, order) => view.getUint16(at, order);
+  if (view.byteLength < 12 || little(0) !== 0x46464952 || little(8) !== 0x50424557) return 1; // "RIFF", "WEBP"
+  for (let at = 12; at + 8 < view.byteLength; at += 8 + little(at + 4) + (little(at + 4) % 2)) {
+    if (little(at) !== 0x46495845) continue; // "EXIF"
+    view.setUint32(at, 0);
+    const start = at + (little(at + 8) === 0x66697845 ? 14 : 8); // some write "Exif" and two zeros first
+    const order = short(start) === 0x4949, entries = start + view.getUint32(start + 4, order);
+    for (let i = entries + 2; i < entries + 2 + 12 * short(entries, order); i += 12) {
+      if (short(i, order) === 0x0112) return short(i + 8, order);
+    }
+  }
+  return 1;
+}
+
+/** The pixels of a file, turned as its EXIF data says, colours as they are in the file. */
+async function pictureOf(file) {
+  const bytes = await file.arrayBuffer(), turn = TURNS[takeOrientation(new DataView(bytes)) - 2];
+  const how = { imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none" };
+  const picture = await createImageBitmap(new Blob([bytes], { type: file.type }), how);
+  if (!turn) return picture;
+  const { width: w, height: h } = picture, matrix = turn(w, h);
+  const turned = matrix[0] ? new OffscreenCanvas(w, h) : new OffscreenCanvas(h, w), pen = turned.getContext("2d");
+  pen.setTransform(...matrix);
+  pen.drawImage(picture, 0, 0);
+  return turned;
+}
+
 function imageField(spec) {
   const axis = channelsAxis(spec);
   const wanted = axis === 3 ? spec.dims.slice(1, 3) : spec.dims.slice(2); // height and width; no number: any
   const count = spec.dims[axis], raw = spec.type === "uint8";
   const canvas = document.createElement("canvas");
-  const picker = Object.assign(document.createElement("input"), { type: "file", accept: "image/*" });
+  const picker = Object.assign(document.createElement("input"), { type: "file", accept: ".png, .jpg, .jpeg, .webp, .bmp" });
   const pen = canvas.getContext("2d", { willReadFrequently: true });
   let drawn; // the file on the canvas
   picker.addEventListener("change", async () => {
     const file = picker.files[0];
-    // Turned as its EXIF data says, colours as they are in the file.
-    const how = { imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none" };
-    const picture = file && (await createImageBitmap(file, how).catch(() => undefined));
+    const picture = file && (await pictureOf(file).catch(() => undefined));
     if (file !== picker.files[0]) return; // another one has been chosen meanwhile
     drawn = picture && file;
     if (!picture) Object.assign(canvas, { width: 0, height: 0 });
