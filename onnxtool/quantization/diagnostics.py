@@ -223,20 +223,21 @@ def _integers(data: DataSource) -> str:
 
 
 def _constant_columns(data: DataSource) -> list[str]:
-    """A warning for each table with columns that are the same in all samples."""
+    """A warning for each table with columns that are the same in all samples, and each other input of which half is."""
     found = []
     for spec in data.specs:
-        if spec.shape is None or len(spec.shape) != 2 or str(spec.dtype) not in _FLOATS or data.count == 1:
+        if spec.shape is None or len(spec.shape) < 2 or str(spec.dtype) not in _FLOATS or data.count == 1:
             continue
-        rows = [feeds[spec.name] for feeds in data.limited(SPREAD_SAMPLES).samples()]
-        if len({r.shape[1] for r in rows}) != 1:
+        batches = (feeds[spec.name] for feeds in data.limited(SPREAD_SAMPLES).samples())
+        ends = [(a.min(axis=0), a.max(axis=0)) for a in batches]
+        if len({low.shape for low, _ in ends}) != 1:
             continue
-        table = np.concatenate(rows)
-        constant = int((table.min(0) == table.max(0)).sum())
-        if constant:
+        low, high = (pick([end[i] for end in ends], axis=0) for i, pick in enumerate((np.min, np.max)))
+        constant, is_table = int((low == high).sum()), low.ndim == 1
+        if constant > (0 if is_table else low.size / 2):
             found.append(
-                f"{constant} of {table.shape[1]} columns of {spec.name!r} are the same in all samples: neither ranges "
-                "nor errors were measured for what they are elsewhere."
+                f"{constant} of {low.size} {'columns' if is_table else 'values'} of {spec.name!r} are the same in all "
+                "samples: neither ranges nor errors were measured for what they are elsewhere."
             )
     return found
 

@@ -24,7 +24,7 @@ from onnxtool.quantization.apply_recipe import apply, select
 from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
 from onnxtool.quantization.evaluation.criterion import DEFAULT_DROP, AccuracyVerdict, Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, outputs_fit
-from onnxtool.quantization.inputs import QuantizationInputs
+from onnxtool.quantization.inputs import FIDELITY_SAMPLES, QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.stages import SearchOutcome
@@ -39,7 +39,7 @@ from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
 from onnxtool.runtime.timing.timing import compare_session_latency, measure_in_turn
 
-_PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
+_PATIENCE = 0.03  # of the time limit: by then the winner has run on what it is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
 _PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search has judged on many more
 _TIMED = 0.3  # seconds
@@ -122,15 +122,18 @@ def finish(
         InputError: the quantized model does not load or run.
         VerdictError: it gives other names or shapes than float, or NaN or infinity where float does not.
     """
-    probes = job.probes()
+    probes = job.probes()  # first of all: random ones are drawn with a session of their own
     float_runner = job.runner(job.source) if outcome is None else outcome.reference
     judged = None if known is None or known.judged_on_few else known.fidelity
-    if outcome is not None:
-        patience = _PATIENCE * outcome.clock.seconds
-        probes = probes if judged is None else probes.limited(_PROBES_OF_KNOWN)
-        probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
-    # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
-    judge = FidelityEvaluator(job.original, float_runner, probes, batch=1, kinds=job.kinds, confidence=job.confidence)
+    latency = None if known is None else known.latency
+    if outcome is None or latency is None:
+        # One sample at a time: the activations of several would be most of what a static quantization takes of memory.
+        judge = FidelityEvaluator(
+            job.original, float_runner, probes, batch=1, kinds=job.kinds, confidence=job.confidence
+        )
+    else:
+        few = max(int(_PATIENCE * outcome.clock.seconds / latency.after), _FEW_PROBES)
+        judge = outcome.judge.limited(min(few, FIDELITY_SAMPLES if judged is None else _PROBES_OF_KNOWN))
 
     def fit(expected: Outputs, actual: Outputs) -> None:
         wrong = outputs_fit(expected, actual, judge.detections.names if judge.detections else ())
@@ -139,7 +142,6 @@ def finish(
 
     metric = None if known is None else known.metric
     expected = job.task.predict(float_runner) if job.task is not None and metric is None else None
-    latency = None if known is None else known.latency
     to_time = latency is None and not recipe.form
     if to_time and isinstance(float_runner, RunnerInTurn):
         measure_in_turn([float_runner], judge.feeds[0], job.threads, _TIMED)  # while it is loaded

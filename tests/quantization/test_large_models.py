@@ -9,21 +9,32 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxtool.model.file import ModelFile
 from onnxtool.quantization import inputs
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.quantize import quantize
+from onnxtool.quantization.search import evaluator
 from onnxtool.runtime.runner import OnnxRunner
 
 
+class Loaded(list[int]):
+    """How many sessions there were each time, and of what one more was loaded."""
+
+    def __init__(self) -> None:
+        self.models: list[object] = []
+        super().__init__()
+
+
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Loaded:
     """Every model counts as large; how many sessions there are whenever one more is loaded."""
     sessions: list[weakref.ref[object]] = []
-    counts: list[int] = []
+    counts = Loaded()
     opened = QuantizationInputs._opened
 
     def counted(self: QuantizationInputs, *args: object) -> OnnxRunner:
         counts.append(sum(session() is not None for session in sessions))
+        counts.models.append(args[0])
         runner = opened(self, *args)  # type: ignore[arg-type]
         sessions.append(weakref.ref(runner.session))
         return runner
@@ -34,7 +45,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_the_float_model_is_run_and_timed_before_the_result_is_loaded(
-    digits_onnx: Path, tmp_path: Path, loaded: list[int]
+    digits_onnx: Path, tmp_path: Path, loaded: Loaded
 ) -> None:
     report = quantize(digits_onnx, tmp_path / "q.onnx", mode="dynamic")
     assert report.latency is not None and report.fidelity is not None and report.fidelity.samples > 1
@@ -57,9 +68,12 @@ def test_the_file_is_the_one_that_smaller_models_get(
 
 
 def test_the_search_holds_one_session_at_a_time(
-    digits_onnx: Path, fixtures: Path, tmp_path: Path, loaded: list[int]
+    digits_onnx: Path, fixtures: Path, tmp_path: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for short in ("SHORT", "TINY"):  # which are timed with fresh sessions
+        monkeypatch.setattr(evaluator, short, 0)
     data = fixtures / "calib.npz"
     report = quantize(digits_onnx, tmp_path / "q.onnx", data=data, time_limit=6.0)
     assert len(report.frontier) > 1 and all(c.latency for c in report.frontier if c.within_budget)
     assert len(loaded) > 3 and not any(loaded)
+    assert sum(isinstance(model, ModelFile) for model in loaded.models) == 1, "the float model"

@@ -189,6 +189,14 @@ def test_samples_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
     assert any("7 of 8 columns of 'x' are the same in all samples" in w for w in report.warnings)
 
 
+@pytest.mark.parametrize(("varying", "said"), [(16, True), (32, False)])
+def test_pictures_of_which_most_is_always_the_same_are_told(digits_onnx: Path, varying: int, said: bool) -> None:
+    pictures = np.full((24, 1, 8, 8), 0.5, np.float32)
+    pictures.reshape(24, 64)[:, :varying] = np.random.default_rng(0).random((24, varying))
+    report = onnxtool.quantize(digits_onnx, None, mode="static", data={"image": pictures})
+    assert any(f"{64 - varying} of 64 values of 'image' are the same" in w for w in report.warnings) == said
+
+
 def test_a_mode_that_is_named_is_judged_on_all_samples_and_says_what_breaks_the_budget(
     digits_onnx: Path, fixtures: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.text import cosine, duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
-from onnxtool.cli.views.view import LATENCY, Facts, Part, Point, Row, Scatter, Table, Verdict, state, warnings
+from onnxtool.cli.views.view import LATENCY, Cell, Facts, Part, Point, Row, Scatter, Table, Verdict, state, warnings
 from onnxtool.report.quantize import Candidate, Fidelity, QuantizeReport
 
 _KERNELS, _CANDIDATES = 8, 6
@@ -95,8 +95,15 @@ def _long(one: Candidate) -> Row:
         "-" if fidelity is None else number(fidelity.channel_db),
         "-" if fidelity is None or fidelity.agreement is None else f"{fidelity.agreement:.2%}",
         "-" if one.metric is None else f"{one.metric.value:.4f}",
-        state("kept") if one.within_budget else "-",
+        budget_word(one),
     )
+
+
+def budget_word(one: Candidate) -> Cell:
+    """Whether a candidate keeps the budget; "-" as in other columns: not measured (or on too few samples to tell)."""
+    if one.within_budget:
+        return state("kept")
+    return "-" if one.fidelity is None or one.note else state("broken")
 
 
 def _scatter(report: QuantizeReport) -> Scatter:

@@ -18,7 +18,7 @@ When = Literal["always", "brief", "full"]
 
 _MEANINGS: dict[Tone, tuple[str, ...]] = {
     "good": ("passed", "equal", "kept", "faster", "built", "installed", "built in", "plugin", "yes"),
-    "bad": ("failed", "differs", "slower", "unreadable"),
+    "bad": ("failed", "differs", "slower", "broken", "unreadable"),
     "warn": ("warned", "unclear", "stale", "missing", "not installed", "other tensor", "not compared"),
     "dim": ("skipped",),
 }

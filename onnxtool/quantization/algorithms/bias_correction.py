@@ -44,7 +44,8 @@ def measure_shifts(
 ) -> dict[str, tuple[float, ...]]:
     """E[W x] - E[Wq x] of every node that a recipe quantizes and whose bias can be corrected.
 
-    Beside each node runs a copy of it with W - Wq for weights; of its output only the sums leave the runtime.
+    Of what products read only the sums leave the runtime: E[x] (W - Wq). Beside a Conv, whose borders see fewer values,
+    runs a copy of it with W - Wq for weights.
 
     Args:
         model: prepared (and smoothed, equalized); left as it is.
@@ -60,7 +61,7 @@ def measure_shifts(
     nodes = [n for n in probe.graph if plan.get(n.name or "") in ("static", "dynamic") and correctable(n)]
     if not nodes:
         return {}
-    names = [name for i, n in enumerate(nodes) for name in _watch(probe, n, weight_error(n, recipe), i)]
+    names = [name for i, n in enumerate(nodes) for name in _watch(probe, n, recipe, i)]
     runner = probe.open(SessionOptions(threads=threads))
     sums: dict[str, np.ndarray] = {}
     counts = dict.fromkeys((n.name or "" for n in nodes), 0.0)
@@ -72,25 +73,32 @@ def measure_shifts(
                 sums[name] = sums.get(name, 0.0) + np.asarray(total, np.float64)
                 counts[name] += float(size) / max(total.size, 1)
             task.advance()
-    return {
-        name: tuple(float(np.float32(v)) for v in total / counts[name]) for name, total in sums.items() if counts[name]
-    }
+    means = {name: total / counts[name] for name, total in sums.items() if counts[name]}
+    told = ((name, _shift(node, means[name], recipe)) for node in nodes if (name := node.name or "") in means)
+    return {name: tuple(float(np.float32(v)) for v in shift) for name, shift in told}
 
 
-def _watch(probe: OutputProbe, node: ir.Node, error: np.ndarray, index: int) -> tuple[str, str]:
-    """The same node with W - Wq and without a bias; its sum over all but the channels and its size become outputs."""
-    weight = new_initializer(probe.graph, f"onnxtool_error_{index}", error)
-    source = node.inputs[0]
-    assert source is not None
-    result = twin = probe.step(node.op_type, [source, weight], f"twin_{index}", node.attributes)
+def _shift(node: ir.Node, mean: np.ndarray, recipe: QuantRecipe) -> np.ndarray:
+    """By output channel, from what was measured."""
     if node.op_type == "Conv":
-        axes = [0, *range(2, error.ndim)]
+        return mean
+    error = weight_error(node, recipe)
+    return np.asarray(error @ mean if output_channel_axis(node, error.ndim) == 0 else mean @ error)
+
+
+def _watch(probe: OutputProbe, node: ir.Node, recipe: QuantRecipe, index: int) -> tuple[str, str]:
+    """Sums and the size of what a product reads, by column; of what a Conv with W - Wq gives, by channel."""
+    source, weight = node.inputs[0], float_constant(node.inputs[1])
+    assert source is not None and weight is not None
+    if node.op_type == "Conv":
+        error = new_initializer(probe.graph, f"onnxtool_error_{index}", weight_error(node, recipe))
+        source = summed = probe.step(node.op_type, [source, error], f"twin_{index}", node.attributes)
+        axes = [0, *range(2, weight.ndim)]
     else:
-        width = error.shape[output_channel_axis(node, error.ndim) or 0]
-        result = probe.step("Reshape", [result, _integers(probe.graph, [-1, width])], f"flat_{index}")
-        axes = [0]
-    total = probe.step("ReduceSum", [result, _integers(probe.graph, axes)], f"shift_{index}", {"keepdims": 0})
-    return probe.output(total), probe.add("Size", twin, f"count_{index}", ir.DataType.INT64)
+        columns = _integers(probe.graph, [-1, weight.shape[1 - (output_channel_axis(node, weight.ndim) or 0)]])
+        summed, axes = probe.step("Reshape", [source, columns], f"flat_{index}"), [0]
+    total = probe.step("ReduceSum", [summed, _integers(probe.graph, axes)], f"shift_{index}", {"keepdims": 0})
+    return probe.output(total), probe.add("Size", source, f"count_{index}", ir.DataType.INT64)
 
 
 def _integers(graph: ir.Graph, values: Sequence[int]) -> ir.Value:

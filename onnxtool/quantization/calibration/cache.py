@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -31,9 +31,18 @@ Shifts = Mapping[str, tuple[float, ...]]
 class CalibrationCache:
     """Ranges, magnitudes of channels and shifts of means of one float model over one set of samples."""
 
-    def __init__(self, prepared: ir.Model, seen: Mapping[str, ObservedRange], data: DataSource | None) -> None:
-        """Take the model as it is and what was seen of it; without `data` nothing else can be measured."""
-        self.prepared = prepared
+    def __init__(
+        self,
+        prepared: ir.Model,
+        seen: Mapping[str, ObservedRange],
+        data: DataSource | None,
+        stored: Callable[[ir.Model], ir.Model] = lambda model: model,
+    ) -> None:
+        """Take the model as it is and what was seen of it; without `data` nothing else can be measured.
+
+        A conditioned model, which may hold all weights once more, is kept as `stored` gives it.
+        """
+        self.prepared, self.stored = prepared, stored
         self.data = data
         self._large = weight_bytes(prepared) > _LARGE
         self._models: dict[_Condition, tuple[ir.Model, dict[str, Divided]]] = {}
@@ -80,7 +89,8 @@ class CalibrationCache:
         if key not in self._models or (key == _PLAIN and self._large):
             # Each may hold all weights once more: the model as it is and the one that was asked for last are kept.
             self._models = {k: v for k, v in self._models.items() if k == _PLAIN}
-            self._models[key] = conditioned_and_divided(self.prepared, recipe)
+            model, divided = conditioned_and_divided(self.prepared, recipe)
+            self._models[key] = (model if key == _PLAIN else self.stored(model), divided)
         return self._models[key]
 
     def _range(self, name: str, recipe: QuantRecipe) -> Range:

@@ -344,8 +344,10 @@ class SampleOrder:
         right, actual = np.concatenate(self.rows, axis=1)
         order = np.argsort(right, axis=0, kind="stable")
         right, actual = (np.take_along_axis(a, order, axis=0) for a in (right, actual))
-        quarter = self.samples // 4  # a few far values are no spread
-        least = _APART * np.minimum(right.std(axis=0), (right[-quarter] - right[quarter]) / _QUARTILES)
+        # A few far values are no spread, nor is one value that most samples have (behind a Relu) the lack of any.
+        place = np.cumsum(np.diff(right, axis=0, prepend=right[:1]) > 0, axis=0)
+        low, high = (right[(place >= q * place[-1]).argmax(axis=0), np.arange(right.shape[1])] for q in (0.25, 0.75))
+        least = _APART * np.minimum(right.std(axis=0), (high - low) / _QUARTILES)
         stride = max(self.samples // _LAGS, 1)
         pairs, wrong = np.zeros((2, right.shape[1]))
         for lag in range((stride + 1) // 2, self.samples, stride):

@@ -70,15 +70,24 @@ class AccuracyVerdict:
         return max(self.losses, key=lambda loss: loss.at_most)
 
 
+def _if_it_is(seen: Fidelity, other: str, word: str) -> str:
+    """What to say of a linear layer's result, which may be logits as well as targets, where it is the `other` one."""
+    linear = next((name for name, kind in seen.kinds.items() if kind == "linear"), None)
+    told = linear is None or "classes" in seen.kinds.values()
+    return "" if told else f" (if {linear} {other}: --output-kind {linear}:{word})"
+
+
 def _noise_in_words(seen: Fidelity) -> str:
     where, least = seen.weakest or "the output", seen.at_bound("margin_db") or 0.0
+    logits = "" if seen.agreement is None else _if_it_is(seen, "holds classes", "logits")
     if seen.margin_db <= 0:
-        return f"{where} has {-seen.margin_db:.1f} dB less than it needs"
+        return f"{where} has {-seen.margin_db:.1f} dB less than it needs{logits}"
     if least >= 0:
         return f"{where} has what it needs"
     samples = math.ceil(seen.samples * ((seen.margin_db - least) / seen.margin_db) ** 2)
     shown = (
         f"{where} is {seen.margin_db:.1f} dB above what it needs, but {seen.samples} samples show {least:.1f} dB only"
+        + logits
     )
     return f"{shown}; some {samples:,} would do" if samples <= _MOST_SAMPLES * seen.samples else shown
 
@@ -154,7 +163,8 @@ class Criterion:
         ]
         for loss, allowed, text in others:
             if loss is not None:
-                yield OutputLoss(text.format(loss), 0.0, loss / allowed)
+                hint = _if_it_is(seen, "holds no classes", "values") if "classes" in text else ""
+                yield OutputLoss(text.format(loss) + hint, 0.0, loss / allowed)
 
     def _flips(self, seen: Fidelity) -> tuple[OutputLoss, OutputLoss] | None:
         """Other classes: as they are counted, and the same or what they cost, whichever is less; None without any."""
@@ -171,9 +181,7 @@ class Criterion:
         text = text if cost >= many else f"{share:.1%} of classes are others"
         needed = samples_to_show(seen.samples, seen.expected_drop, cost * self._allowed, self._allowed)
         text += f"; some {needed:,} samples would do" if cost > 1 and needed else ""
-        maybe = [name for name, kind in seen.kinds.items() if kind == "linear"]
-        if maybe and "classes" not in seen.kinds.values():
-            text += f" (if {maybe[0]} holds no classes: --output-kind {maybe[0]}:values)"
+        text += _if_it_is(seen, "holds no classes", "values")
         return counted, OutputLoss(text, many, min(flipped, max(cost, many)))
 
     def _missed_in_samples(self, seen: Fidelity) -> float | None:

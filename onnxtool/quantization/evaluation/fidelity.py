@@ -260,19 +260,23 @@ class FidelityEvaluator:
     def glance(self, runner: Runner) -> Fidelity:
         """Run a candidate on the few samples that give some thousand values: for how much noise there is, about."""
         values = sum(a.size for a in self.outputs[0].values()) / _rows(self.feeds[0], self.outputs[0])
-        left = min(max(_LEAST_GLANCED, math.ceil(_VALUES_GLANCED / max(values, 1))), _MOST_GLANCED)
-        glimpse = copy.copy(self)
-        glimpse.feeds, glimpse.outputs = [], []
+        few = min(max(_LEAST_GLANCED, math.ceil(_VALUES_GLANCED / max(values, 1))), _MOST_GLANCED)
+        return self.limited(few).judge(runner)
+
+    def limited(self, samples: int) -> FidelityEvaluator:
+        """The same on the first few samples."""
+        limited = copy.copy(self)
+        limited.feeds, limited.outputs = [], []
         for feeds, outputs in zip(self.feeds, self.outputs, strict=True):
             rows = _rows(feeds, outputs)
             rowwise = all(a.ndim and a.shape[0] == rows for a in (*feeds.values(), *outputs.values()))
-            glimpse.feeds.append({name: a[:left] if rowwise else a for name, a in feeds.items()})
-            glimpse.outputs.append({name: a[:left] if rowwise else a for name, a in outputs.items()})
-            left -= rows
-            if left <= 0:
+            limited.feeds.append({name: a[:samples] if rowwise else a for name, a in feeds.items()})
+            limited.outputs.append({name: a[:samples] if rowwise else a for name, a in outputs.items()})
+            samples -= rows
+            if samples <= 0:
                 break
-        glimpse._boxes = glimpse._counting_boxes()
-        return glimpse.judge(runner)
+        limited._boxes = limited._counting_boxes()
+        return limited
 
 
 def _tensors(outputs: Outputs) -> dict[str, np.ndarray]:

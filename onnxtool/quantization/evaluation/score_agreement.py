@@ -18,6 +18,7 @@ _HIGH = 0.9  # few scores are as high by chance, so that they are looked at as f
 _LEAST_FOUND = 50  # over a threshold, below which one alone is more than a point
 _NEAR = 0.25  # of a threshold: scores whose noise counts there
 _BAND = 0.1  # width: who acts on few scores has a threshold somewhere around
+_DIRECTED = 2.0  # standard errors, beyond which what is lost is no chance
 _LOGISTIC = 1.702  # of which the logistic function is the normal distribution's, to a hundredth
 # A sample that is a picture of its own: so many scores, so many of them found; and so many samples.
 _MANY_SCORES, _LEAST_PIXELS, _LEAST_SAMPLES = 64, 5, 8
@@ -36,8 +37,9 @@ class ScoreAgreement:
     _found: np.ndarray = field(default_factory=_none)
     _shift: np.ndarray = field(default_factory=_none)  # how far the scores over a threshold move
     _squares: np.ndarray = field(default_factory=_none)  # of how far each moves
-    # Around each threshold: how many the float model finds, what they sum to, and the candidate's, by float's scores.
-    _bands: np.ndarray = field(default_factory=lambda: np.zeros((len(_THRESHOLDS), 4)))
+    # Around each threshold: how many the float model finds, what they sum to, and the candidate's, by float's scores;
+    # squares of what small moves change there, alone, by the score, and by the square of it.
+    _bands: np.ndarray = field(default_factory=lambda: np.zeros((len(_THRESHOLDS), 7)))
     # Of each sample, [thresholds]: what one of them finds alone, what each of them finds, added, and how far from the
     # threshold what differs is, or may be.
     _of_each: list[np.ndarray] = field(default_factory=list)
@@ -60,7 +62,9 @@ class ScoreAgreement:
             self._shift[index] += float(moved[expected].sum(dtype=np.float64))
             self._squares[index] += float(np.square(moved[expected], dtype=np.float64).sum())
             shares = [np.clip((v - threshold) / _BAND + 0.5, 0, 1) for v in (a, b)]
-            parts = (shares[0], shares[0] * a, shares[1], np.where(same, shares[1] * a, 0.0))
+            squares = np.where((moved < _BAND) & same, np.square(shares[1] - shares[0]), 0.0)
+            parts = [shares[0], shares[0] * a, shares[1], np.where(same, shares[1] * a, 0.0)]
+            parts += [squares, squares * a, squares * np.square(a)]
             self._bands[index] += [float(part.sum(dtype=np.float64)) for part in parts]
             margin = np.abs(a - threshold)
             near = margin < _NEAR
@@ -78,7 +82,7 @@ class ScoreAgreement:
         self._true += true
         self._found += found
         self._both += both
-        self._bands += [true, true, found, both]
+        self._bands += [true, true, found, both, 0, 0, 0]
         alone = true + found - 2 * both
         self._of_each.append(np.repeat([[alone], [true + found], [alone]], len(_THRESHOLDS), axis=1).astype(float))
 
@@ -139,17 +143,24 @@ class ScoreAgreement:
 
         It is against labels that the float model's scores are the chances of, over its own, on the mean of all
         thresholds in a band of a tenth: one score that comes to lie on the other side of a single one tells nothing,
-        and two that change places cost nothing, but what sinks is missed wherever the threshold is.
+        and two that change places cost nothing, but what sinks is missed wherever the threshold is. What scores
+        that move less than the band lose by chance, moved either way (a standard error), is left out, unless more is
+        lost than twice of it: they move in one direction then.
         """
         few = self._few
         if self.of_samples() is not None:
             few &= self._true < _LEAST_FOUND
         if not few.any():
             return None
-        true, chances, found, hits = np.maximum(self._bands[few].T, 1e-12)
+        bands = self._bands[few].T
+        true, chances, found, hits = np.maximum(bands[:4], 1e-12)
         recall = np.minimum(hits / chances, 1)
         precision = np.minimum(hits / found * true / chances, 1)
-        return float((2 * recall * precision / (recall + precision)).min())
+        # Of F1, 2 hits / chances / (1 + found / true), the derivative by what each score moves, squared and summed.
+        by_chance = bands[6] / chances**2 - bands[5] / (chances * true) + bands[4] / (2 * true) ** 2
+        chance = np.sqrt(np.maximum(by_chance, 0))
+        lost = 1 - 2 * recall * precision / (recall + precision)
+        return 1 - float(np.maximum(np.where(lost < _DIRECTED * chance, lost - chance, lost), 0).max())
 
     def rare_shift(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """How far scores over 0.9, or over a threshold that few exceed, move on the mean, the worst, and at most; None

@@ -85,7 +85,7 @@ class RecipeTrial:
             self.fidelity is not None and not self.judged_on_few and budget.judge(self.fidelity, self.metric).kept
         )
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
-        note = self.note or ("" if self.latency is None else _unjudged(self))
+        note = self.note or _unjudged(self, budget)
         return Candidate(
             self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, is_within, chosen, note
         )
@@ -128,7 +128,7 @@ class CandidateEvaluator:
     def take_observed(self, seen: Mapping[str, ObservedRange]) -> None:
         """Take what all calibration samples show in place of what a few did."""
         self.seen = seen
-        self.conditions = CalibrationCache(self.job.prepared, seen, self.conditions.data)
+        self.conditions = CalibrationCache(self.job.prepared, seen, self.conditions.data, self.conditions.stored)
 
     @property
     def times(self) -> bool:
@@ -332,7 +332,10 @@ def _fuses(model: ir.Model, fusions: Fusions) -> bool:
         return False
 
 
-def _unjudged(trial: RecipeTrial) -> str:
+def _unjudged(trial: RecipeTrial, budget: Criterion) -> str:
+    slower = "" if trial.latency is None else "slower, so "
     if trial.fidelity is None:
-        return "slower, so not judged"
-    return "slower, so judged on few samples" if trial.judged_on_few else ""
+        return slower and f"{slower}not judged"
+    if trial.judged_on_few:
+        return f"{slower}judged on few samples"
+    return "not run on the labelled data" if budget.labelled and trial.metric is None else ""

@@ -37,6 +37,15 @@ class ScratchModel:
         return os.path.join(self._folder, "model.onnx")
 
 
+def on_disk(model: ir.Model) -> ir.Model:
+    """The same with its weights in a scratch file, which is there as long as the model."""
+    file = ScratchModel()
+    io.save(model, Path(file), external=True)
+    stored = io.load(Path(file))
+    stored.meta["scratch"] = file
+    return stored
+
+
 @dataclass(frozen=True)
 class Built:
     """A candidate that is built.

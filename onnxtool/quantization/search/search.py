@@ -28,10 +28,14 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.candidates import chosen_by, natural_plan, rule_of_thumb
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import macs
+from onnxtool.quantization.search.opened_candidates import on_disk
+from onnxtool.quantization.search.side_by_side import QUICK_SECONDS
 from onnxtool.quantization.search.stages import RecipeSearch, SearchOutcome
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.quantization.targets import find_target
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.in_turn import RunnerInTurn
+from onnxtool.runtime.timing.timing import measure_in_turn
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
@@ -85,21 +89,20 @@ def search(
     least = judged if judged > HELD_OUT_SAMPLES else FIDELITY_SAMPLES
     held_out = job.probes() if job.data is None else job.split(least)[1]
     shown = held_out.limited(judged).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
-    before = clock.spent
     reference = job.runner(job.source)  # not before: what watches the ranges has all weights too
-    clock.loading = clock.spent - before if job.one_at_a_time else 0.0
     judge = FidelityEvaluator(
         job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(values), confidence=job.confidence
     )
+    if isinstance(reference, RunnerInTurn) and target is None:
+        measure_in_turn([reference], job.probes().first(), job.threads, QUICK_SECONDS)  # while it is loaded
     table = None if target is None else table_named(target)
     guess = None
     if target is not None:
         cost = macs(nodes, seen)
         guess = rule_of_thumb(cost) if table is None else estimate_by(table, nodes, cost)
     samples = None if measured is None else _timely(measured, clock, "moves")
-    evaluator = CandidateEvaluator(
-        job, budget, judge, reference, seen, guess, CalibrationCache(job.prepared, seen, samples), clock
-    )
+    conditions = CalibrationCache(job.prepared, seen, samples, *([on_disk] if job.one_at_a_time else []))
+    evaluator = CandidateEvaluator(job, budget, judge, reference, seen, guess, conditions, clock)
     recipes = RecipeSearch(evaluator, budget, nodes, base, measured, inner, complete)
     recipes.keep = keep
     outcome = recipes.run()

@@ -31,7 +31,7 @@ ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 SHORT = 0.003  # seconds: of such models each session has a latency of its own, by where its memory lies
 TINY = 0.0005  # of such models a single session tells nothing within several percent
-_QUICK_SECONDS = 0.2
+QUICK_SECONDS = 0.2
 _LEAST_ROUNDS = 5
 _MOST_ROUNDS = 250
 _SETTLED = 0.04  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
@@ -68,7 +68,7 @@ def beside_fastest(
         [fastest, runner],
         sample,
         threads,
-        _QUICK_SECONDS,
+        QUICK_SECONDS,
         _LEAST_ROUNDS,
         lambda found: found[0].low > TOO_CLOSE or _settled(found[0], _SETTLED),
     )
@@ -109,7 +109,7 @@ def time_leaders(
         short: in blocks with fresh sessions.
         patience: so many times the usual seconds, as far as there is time.
     """
-    left = max((clock.left - clock.writing) / 2, _QUICK_SECONDS)
+    left = max((clock.left - clock.writing) / 2, QUICK_SECONDS)
     if not short:
         seconds = min(patience * _FINAL_SECONDS, left)
         timings = _alternate(

@@ -26,7 +26,8 @@ from onnxtool import progress
 from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.evaluation.criterion import Criterion
-from onnxtool.quantization.evaluation.fidelity import noise_share
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
+from onnxtool.quantization.inputs import FIDELITY_SAMPLES
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_repair import LESS_NOISE, AccuracyRepairs
 from onnxtool.quantization.search.candidates import natural_plan, whole_model_plans
@@ -85,6 +86,7 @@ class SearchOutcome:
         budget: the accuracy budget that was used.
         verdict: one sentence.
         reference: a session of the float model.
+        judge: what it gives on the samples that candidates are judged on.
         clock: the time limit.
         is_within: whether a candidate keeps the budget; judges it where it was not judged yet.
         notes: what else to know about the choice.
@@ -96,13 +98,14 @@ class SearchOutcome:
     budget: Criterion
     verdict: str
     reference: OnnxRunner
+    judge: FidelityEvaluator
     clock: TimeBudget
     is_within: Callable[[RecipeTrial], bool]
     notes: tuple[str, ...] = ()
 
     def settled(self) -> SearchOutcome:
-        """Without the candidates' models and sessions: none is judged any more."""
-        return replace(self, is_within=_judges_nothing)
+        """Without the candidates' models and sessions, and most samples: none is judged any more."""
+        return replace(self, is_within=_judges_nothing, judge=self.judge.limited(FIDELITY_SAMPLES))
 
 
 class RecipeSearch:
@@ -194,9 +197,8 @@ class RecipeSearch:
             return
         base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
         for method, coverage in _METHODS:
-            if best > -float("inf") and not self.evaluator.clock.allows(
-                "families", "the choice of the range method", 2
-            ):
+            tried = best > -float("inf") or any(t.speed < float("inf") for t in self.evaluator.trials)
+            if tried and not self.evaluator.clock.allows("families", "the choice of the range method", 2):
                 return
             recipe = replace(base, method=method, coverage=coverage)
             label = f"{method} {coverage:g}" if method == "percentile" else method
@@ -405,6 +407,7 @@ class RecipeSearch:
             self.budget,
             verdict,
             self.evaluator.reference,
+            self.evaluator.judge,
             clock,
             self._is_within_in_all,
         )

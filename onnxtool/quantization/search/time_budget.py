@@ -47,7 +47,6 @@ class TimeBudget:
 
     Attributes:
         cuts: what was cut short.
-        loading: seconds to load the float model for the writing, where it is not kept in memory.
     """
 
     def __init__(self, seconds: float, began: float | None = None) -> None:
@@ -55,7 +54,6 @@ class TimeBudget:
         self.seconds = seconds
         self.began = beginning() if began is None else began
         self.cuts: list[str] = []
-        self.loading = 0.0
         self._costs: list[float] = []
         self._builds: list[float] = []
 
@@ -94,7 +92,7 @@ class TimeBudget:
     @property
     def writing(self) -> float:
         """Seconds to write the winner, about: it is built, loaded, judged on a few samples, and stored."""
-        return self.next_cost + self.next_build + self.loading
+        return self.next_cost + self.next_build
 
     def allows(self, stage: str, doing: str = "", tries: int = 1) -> bool:
         """True when a stage is not over, and so many candidates more, the choice and the writing fit into the limit.

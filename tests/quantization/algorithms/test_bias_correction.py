@@ -15,10 +15,12 @@ from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.algorithms.bias_correction import measure_shifts
 from onnxtool.quantization.apply_recipe import apply, calibrate
+from onnxtool.quantization.calibration.observer import OutputProbe
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.session import SessionOptions
 from tests.quantization.quant_models import build, weights
 
 node = helper.make_node
@@ -51,9 +53,12 @@ def linear(kind: str) -> tuple[onnx.ModelProto, np.ndarray]:
     weight, bias = coarse(24, 6), weights(6)
     nodes = {
         "Gemm": [node("Gemm", ["x", "w", "b"], ["y"])],
+        "Gemm, transposed": [node("Gemm", ["x", "w", "b"], ["y"], transB=1)],
         "MatMul": [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])],
     }[kind]
-    return build(nodes, {"w": weight, "b": bias}, {"x": ["n", 24]}, {"y": ["n", 6]}), weight
+    stored = weight.T.copy() if "transposed" in kind else weight
+    opset = 13 if "MatMul" in kind else 20  # axes of a sum are an input of both, those of a maximum of the latter
+    return build(nodes, {"w": stored, "b": bias}, {"x": ["n", 24]}, {"y": ["n", 6]}, opset), weight
 
 
 def patches(images: np.ndarray) -> np.ndarray:
@@ -74,14 +79,24 @@ def test_shifts_of_a_padded_convolution_are_numpys() -> None:
     np.testing.assert_allclose(shifts[name], expected, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["Gemm", "MatMul"])
+@pytest.mark.parametrize("kind", ["Gemm", "Gemm, transposed", "MatMul"])
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
-def test_shifts_of_linear_layers_are_numpys(kind: str, mode: str) -> None:
+def test_shifts_of_linear_layers_are_numpys_and_take_no_copy_of_the_weights(
+    kind: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, opened = list[int](), OutputProbe.open
+
+    def seen(self: OutputProbe, options: SessionOptions) -> OnnxRunner:
+        sizes.extend(v.const_value.size for v in self.graph.initializers.values() if v.const_value is not None)
+        return opened(self, options)
+
+    monkeypatch.setattr(OutputProbe, "open", seen)
     proto, weight = linear(kind)
     prepared = prepare(io.from_proto(proto), "none")
     name = next(iter(prepared.graph)).name or ""
     recipe = QuantRecipe(mode=mode, per_channel=False)  # type: ignore[arg-type]
     shifts = measure_shifts(prepared, {name: mode}, recipe, open_data(ROWS, input_specs(prepared)))  # type: ignore[dict-item]
+    assert sizes.count(weight.size) == 1
     expected = ROWS["x"].astype(np.float64).mean(axis=0) @ (weight - rounded(weight)).astype(np.float64)
     np.testing.assert_allclose(shifts[name], expected, rtol=1e-3, atol=1e-6)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import tempfile
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +22,7 @@ from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.opened_candidates import on_disk
 from onnxtool.runtime.data.open_data import open_data
 from tests.quantization.algorithms.test_cross_layer_equalization import DATA, unbalanced
 from tests.quantization.algorithms.test_smooth_quant import behind_residual, outliers
@@ -72,3 +76,20 @@ def test_of_an_equalized_model_only_what_changes_is_observed(monkeypatch: pytest
     equalized = conditioned(prepared, recipe)
     for name, one in observe(equalized, list(found), data, histogram=True).items():
         np.testing.assert_allclose(found[name], one.range(recipe.method, recipe.coverage), rtol=1e-3, atol=1e-5)
+
+
+def test_a_conditioned_model_that_is_kept_on_disk_is_the_same_and_goes_with_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    prepared, recipe = prepare(io.from_proto(unbalanced()), "none"), QuantRecipe(mode="static", equalize=True)
+    stored = CalibrationCache(prepared, {}, None, on_disk)
+    assert stored.model(QuantRecipe()) is prepared and not list(tmp_path.iterdir())
+    expected, found = (c.model(recipe).graph.initializers for c in (CalibrationCache(prepared, {}, None), stored))
+    assert list(tmp_path.iterdir())
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(cast(Any, found[name].const_value).numpy(), cast(Any, value.const_value).numpy())
+    del stored, found
+    gc.collect()
+    assert not list(tmp_path.iterdir())

@@ -111,6 +111,8 @@ def test_flips_are_judged_by_the_end_of_their_interval() -> None:
 def test_flips_of_what_may_be_no_classes_name_the_option_that_says_so() -> None:
     seen = replace(fidelity(31, 0.5, 0.0), kinds={"y": "linear"})
     assert "--output-kind y:values" in Criterion().judge(seen).worst.text
+    rare = replace(seen, agreement=1.0, expected_drop=0.0, flips_at_most=None, class_f1_lost=0.1)
+    assert "mean F1" in (told := Criterion().judge(rare).worst.text) and "--output-kind y:values" in told
     seen = replace(seen, kinds={"y": "linear", "z": "classes"})
     assert "--output-kind" not in Criterion().judge(seen).worst.text
 
@@ -118,6 +120,9 @@ def test_flips_of_what_may_be_no_classes_name_the_option_that_says_so() -> None:
 def test_what_breaks_the_budget_is_named() -> None:
     seen = replace(fidelity(12), weakest="y[3]")
     assert Criterion().judge(seen).worst.text == "y[3] has 13.0 dB less than it needs"
+    may_be_logits = replace(seen, kinds={"y": "linear"}, agreement=1.0, expected_drop=0.0)
+    told = "y[3] has 13.0 dB less than it needs (if y holds classes: --output-kind y:logits)"
+    assert Criterion().judge(may_be_logits).worst.text == told
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
-from onnxtool.quantization.evaluation.column_noise import ColumnNoise, are_alike, column_axis
+from onnxtool.quantization.evaluation.column_noise import ColumnNoise, SampleOrder, are_alike, column_axis
 from onnxtool.quantization.evaluation.criterion import Criterion
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement
 from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
@@ -347,6 +347,13 @@ def test_noise_that_hides_the_order_of_most_samples_is_seen() -> None:
     found = judged(right, right + off, "Relu")
     assert found.channel_db > 26 and found.weakest == "y (order of samples)" and not Criterion().judge(found).kept
     assert Criterion().judge(judged(right, right + off / 4, "Relu")).kept
+
+
+def test_small_values_of_a_column_that_is_mostly_zero_may_change_places() -> None:
+    random, order = np.random.default_rng(14), SampleOrder()
+    right = np.maximum(random.normal(size=(400, 50)) - 1, 0)
+    order.add(right, right + 0.1 * right.std(axis=0) * random.normal(size=right.shape))
+    assert 0.005 < order.swapped().mean() < 0.009, "of pairs a tenth of the spread apart; 0.020 of all that differ"
 
 
 def test_rows_of_one_length_are_vectors_whatever_the_graph_says() -> None:

@@ -101,6 +101,9 @@ def test_rare_scores_that_change_places_cost_nothing_and_false_ones_do() -> None
     sunk, rising = np.where(right > 0.5, right - 0.02, right), np.where(np.arange(100) == 50, 0.9, right)
     assert (seen(right, swapped).rare_f1 or 0) > 0.99 > 0.9 > (seen(right, sunk).rare_f1 or 1)
     assert (seen(right, rising).rare_f1 or 1) < 0.98
+    few = [np.where(np.arange(100) < count, right - 0.03, right) for count in (1, 3, 5)]
+    found = [seen(right, moved).rare_f1 or 0 for moved in few]
+    assert found == pytest.approx([0.9995, 0.9788, 0.9194], abs=1e-3), "noise may have raised one, hardly five"
     elsewhere = np.arange(100) != 3
     assert (seen(right, right, elsewhere).rare_f1 or 1) < 0.98
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from onnxtool.cli.views import quantize as view
 from onnxtool.errors import InputError
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS
 from onnxtool.quantization.evaluation.criterion import Criterion
@@ -111,6 +112,22 @@ def test_what_is_surely_slower_is_not_judged_until_it_is_asked_for(evaluator: La
     assert len(evaluator.judged) == 3, "once"
 
 
+@pytest.mark.parametrize("labelled", [False, True])
+def test_the_budget_is_kept_or_broken_and_a_dash_where_that_was_not_measured(
+    monkeypatch: pytest.MonkeyPatch, labelled: bool
+) -> None:
+    evaluator = Laboratory(monkeypatch, labelled=labelled)
+    trials = [evaluator.attempt(0.1, 0.5), evaluator.attempt(0.2, 0.6), evaluator.attempt(0.3, 0.4, db=24)]
+    trials += [evaluator.attempt(0.4, 0.3), evaluator.attempt(0.5, 0.3, compact=16)]
+    for trial, drop in ((trials[0], 0.0), (trials[2], 0.02)):
+        evaluator.judge_fully(trial)
+        trial.metric = TaskMetric("accuracy", 1.0, 1 - drop, 64, drop) if labelled else None
+    evaluator.judge_fully(trials[3])
+    unasked = "-" if labelled else "kept"
+    found = [str(view.budget_word(t.candidate(evaluator.budget, False))) for t in trials]
+    assert found == ["kept", "-", "broken", unasked, "-"]
+
+
 def test_a_first_look_is_not_the_budget(evaluator: Laboratory) -> None:
     trial = evaluator.attempt(0.1)
     assert trial.judged_on_few and evaluator.likely(trial) and not evaluator.is_within(trial)
@@ -198,7 +215,8 @@ def test_each_candidate_is_timed_by_itself(evaluator: Laboratory) -> None:
 
 def test_what_was_only_judged_is_timed_later_and_judged_no_more(evaluator: Laboratory) -> None:
     first = evaluator.attempt(0.1, timed=False)
-    assert first.latency is None and evaluator.compared == [] and first.candidate(evaluator.budget, False).note == ""
+    assert first.latency is None and evaluator.compared == []
+    assert first.candidate(evaluator.budget, False).note == "judged on few samples"
     again = evaluator.attempt(0.1)
     assert again is first and again.speed == 0.5 and len(evaluator.trials) == 1 and len(evaluator.judged) == 1
     assert evaluator.attempt(0.1) is first and len(evaluator.compared) == 1, "known"

@@ -67,7 +67,7 @@ class Chosen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, evaluator: Lab, *, in_time: bool = True) -> None:
         self.again: list[list[str]] = []
         evaluator.clock = SimpleNamespace(allows=lambda *_: in_time, left=1.0, cuts=[], next_build=0.0, writing=0.0)
-        evaluator.reference = None  # type: ignore[attr-defined]
+        evaluator.reference = evaluator.judge = None  # type: ignore[attr-defined]
         evaluator.time_again = lambda close, *_: self.again.append(names(close))  # type: ignore[attr-defined]
         self.smaller: list[str] = []
         for name in ("compacted", "compacted_unjudged"):

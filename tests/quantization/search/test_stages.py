@@ -275,6 +275,19 @@ def test_other_range_methods_are_not_tried_where_the_first_loses_nothing(best: f
     assert len(evaluator.tried) == tried
 
 
+def test_no_range_method_is_tried_beyond_the_limit_where_something_was_timed() -> None:
+    evaluator = Lab(dynamic=(0.5, 40, 40))
+    evaluator.clock.allows = lambda *_: False
+    found: Any = search(evaluator)
+    weight = ir.Value(name="w", const_value=ir.tensor(np.ones((4, 4), np.float32)))
+    found.nodes = [ir.node("Gemm", [ir.Value(name="x"), weight], name="a")]
+    found._method()
+    assert evaluator.tried == []
+    evaluator.trials.clear()
+    found._method()
+    assert evaluator.tried == ["static, per-channel, minmax"]
+
+
 def test_candidates_whose_integers_break_the_budget_do_not_win() -> None:
     evaluator = Lab(fused=(0.4, 40, 40), slow=(0.5, 40, 40))
     evaluator.broken = [evaluator.trials[0].recipe]

@@ -54,8 +54,6 @@ def test_writing_the_winner_takes_a_build_besides() -> None:
     clock.built(1.5)
     assert clock.writing == 3.5 and clock.next_build == 1.5
     assert clock.allows("choice", tries=3) and not clock.allows("choice", tries=4)
-    clock.loading = 1.5  # the float model, where it is not kept
-    assert clock.writing == 5.0 and not clock.allows("choice", tries=3)
 
 
 def test_a_command_counts_what_it_took_to_load() -> None:
