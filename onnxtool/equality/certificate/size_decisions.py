@@ -7,7 +7,8 @@ to a larger size does not find it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -41,23 +42,27 @@ _REDUCE: dict[str, np.ufunc] = {
 
 
 def deciding_sizes(
-    models: Sequence[onnx.ModelProto], inputs: Mapping[str, Sequence[int | str]], *feeds: Mapping[str, Item]
+    models: Sequence[onnx.ModelProto],
+    inputs: Mapping[str, Sequence[int | str]],
+    usual: Mapping[str, int],
+    draw: Callable[[Mapping[str, int]], Mapping[str, Item]],
 ) -> list[dict[str, int]]:
     """Sizes at which something is decided that is not at others before, the first of each.
 
     Args:
         models: which take the same inputs, in this order.
         inputs: their shapes; a text is the name of a dim.
-        feeds: inputs at some sizes, and at the usual ones.
+        usual: sizes of these dims that the models take.
+        draw: gives inputs at some sizes.
 
     Raises:
         NotCoveredError: one of them decides something at sizes that are not known, or at too many.
     """
-    pairs = [(d, n) for name, dims in inputs.items() for d, n in zip(dims, feeds[-1][name].data.shape, strict=True)]
-    columns = _all_sizes({d: n for d, n in pairs if isinstance(d, str)})
+    columns = _all_sizes(usual)
     numbered = {key: f"n{place}" for place, key in enumerate(columns)}  # names may be any text
     shapes = {name: [d if isinstance(d, int) else numbered[d] for d in dims] for name, dims in inputs.items()}
     sizes = dict(zip(numbered.values(), columns.values(), strict=True))
+    feeds = {tuple(few.values()): draw(few) for few in _few_sizes(usual)}
     both = [_Decisions(model, shapes, feeds, sizes) for model in models]
     if unfollowed := next((found for decisions in both for found in decisions.unfollowed), ""):
         raise NotCoveredError(f"it is not known at which sizes {unfollowed} decides what")
@@ -97,12 +102,23 @@ def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
     }
 
 
+def _few_sizes(usual: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes near the usual ones, more than a polynomial in which dims are multiplied by twos has terms; these last."""
+    generator, count = np.random.default_rng(0), len(usual)
+    for _ in range(2 * (1 + count + count * (count - 1) // 2) + 2):
+        yield {
+            name: n + int(more) for (name, n), more in zip(usual.items(), generator.integers(0, 14, count), strict=True)
+        }
+    yield dict(usual)
+
+
 class _Decisions:
     """What a model decides by sizes alone.
 
     Args:
         model: the model.
-        inputs, feeds: as above, by the names of another model.
+        inputs: as above, by the names of another model.
+        feeds: inputs by the sizes of the dims.
         columns: the sizes of each dim, [sizes].
 
     Attributes:
@@ -114,7 +130,7 @@ class _Decisions:
         self,
         model: onnx.ModelProto,
         inputs: Mapping[str, Sequence[int | str]],
-        feeds: Sequence[Mapping[str, Item]],
+        feeds: Mapping[tuple[int, ...], Mapping[str, Item]],
         columns: Mapping[str, Array],
     ) -> None:
         self._count, self._columns = len(next(iter(columns.values()))), columns
@@ -123,10 +139,14 @@ class _Decisions:
         self._run = Interpreter(model, Shapes(), see=self._keep)
         own = {t.name for t in model.graph.initializer}
         names = [i.name for i in model.graph.input if i.name not in own]
-        for given in feeds:
+        self._seen: list[tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = []  # sizes, and shapes of all tensors
+        for sizes, given in feeds.items():
             self._others, self._usual = self._usual, {}
-            with suppress(NotCoveredError):
+            self._seen.append((sizes, {}))
+            try:
                 self._run.run(dict(zip(names, given.values(), strict=True)))
+            except NotCoveredError:
+                self._seen.pop()
         self._dims = _dims(model, dict(zip(names, inputs.values(), strict=True)))
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
@@ -139,20 +159,30 @@ class _Decisions:
             self._note(node)
 
     def _keep(self, _: onnx.NodeProto, name: str, value: Item) -> None:
-        known = (value.data if value.exact else value.number) if isinstance(value, Value) else None
+        if not isinstance(value, Value):
+            return
+        self._seen[-1][1][name] = value.data.shape
+        known = value.data if value.exact else value.number
         if known is not None and known.dtype.kind in "biuf" and known.size <= _SMALL:
             self._usual[name] = known
 
     def _follow(self, node: onnx.NodeProto) -> None:
         name, read = node.output[0], [n for n in node.input if n]
         if node.op_type in ("Shape", "Size"):
-            self._known[name] = self._sizes(node)
+            self._learn(name, self._sizes(node))
         elif name in self._usual and all(n in self._fixed for n in read):
             self._fixed[name] = self._usual[name]
         elif name in self._usual and all(n in self._fixed or n in self._known for n in read):
             made = self._made(node)
-            self._known.update(zip(node.output, made, strict=False))
+            for output, numbers in zip(node.output, made, strict=False):
+                self._learn(output, numbers)
             self._tell(node, made[0])
+
+    def _learn(self, name: str, numbers: Array) -> None:
+        if (numbers == numbers[:1]).all():  # the rank of a tensor, or the width of a head
+            self._fixed[name] = numbers[0]
+        else:
+            self._known[name] = numbers
 
     def _note(self, node: onnx.NodeProto) -> None:
         """Note numbers that hang on sizes, and what is decided by them, it is not known at which."""
@@ -171,10 +201,30 @@ class _Decisions:
 
     def _sizes(self, node: onnx.NodeProto) -> Array:
         given = {a.name: a.i for a in node.attribute}
-        sizes = [np.broadcast_to(evaluate(n, self._columns), self._count) for n in self._dims[node.input[0]]]
+        sizes = [np.broadcast_to(n, self._count) for n in self._dims_at(node.input[0])]
         if node.op_type == "Size":
             return np.asarray(np.prod(sizes, axis=0))
         return np.stack(sizes, axis=1)[:, given.get("start", 0) : given.get("end", len(sizes))]
+
+    def _dims_at(self, name: str) -> Sequence[Any]:
+        """The dims of a tensor at all sizes; where no rule tells them, the polynomial that all runs agree with.
+
+        Raises:
+            NotCoveredError: there is none.
+        """
+        with suppress(LookupError):
+            return [evaluate(n, self._columns) for n in self._dims[name]]
+        runs = [(sizes, shapes[name]) for sizes, shapes in self._seen if name in shapes]
+        terms = [t for degree in range(3) for t in itertools.combinations(range(len(self._columns)), degree)]
+
+        def powers(sizes: Sequence[Any]) -> Array:
+            return np.stack([math.prod((sizes[k] for k in term), start=np.ones_like(sizes[0])) for term in terms], -1)
+
+        seen, dims = powers(np.array([s for s, _ in runs]).T), np.array([d for _, d in runs])
+        found = np.rint(np.linalg.lstsq(seen, dims, rcond=None)[0]).astype(np.int64)
+        if len(runs) < len(terms) + 2 or not np.array_equal(seen @ found, dims):
+            raise NotCoveredError(f"the dims of {name!r}")
+        return list((powers(list(self._columns.values())) @ found).T)
 
     def _made(self, node: onnx.NodeProto) -> list[Array]:
         kind, given = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute}

@@ -337,8 +337,7 @@ class _Looks:
         for info, shape in input_shapes(a, usual):
             dims = enumerate(info.type.tensor_type.shape.dim)
             inputs[info.name] = [shape[k] if d.HasField("dim_value") else dim_key(info, k, d) for k, d in dims]
-        feeds = [drawn_inputs(a, {k: n + more for k, n in usual.items()}, Shapes()) for more in (1, 0)]
-        for sizes in deciding_sizes((a, b), inputs, *feeds):
+        for sizes in deciding_sizes((a, b), inputs, usual, lambda sizes: drawn_inputs(a, sizes, Shapes())):
             if not any(run.too_large(sizes) for run in self.runs):
                 yield "", sizes
 
