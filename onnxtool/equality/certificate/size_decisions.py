@@ -220,7 +220,7 @@ class _Decisions:
         def powers(sizes: Sequence[Any]) -> Array:
             return np.stack([math.prod((sizes[k] for k in term), start=np.ones_like(sizes[0])) for term in terms], -1)
 
-        seen, dims = powers(np.array([s for s, _ in runs]).T), np.array([d for _, d in runs])
+        seen, dims = powers([*np.array([s for s, _ in runs]).T]), np.array([d for _, d in runs])
         found = np.rint(np.linalg.lstsq(seen, dims, rcond=None)[0]).astype(np.int64)
         if len(runs) < len(terms) + 2 or not np.array_equal(seen @ found, dims):
             raise NotCoveredError(f"the dims of {name!r}")
