@@ -71,7 +71,8 @@ def test_a_copy_is_locked_and_made_again_where_it_is_gone(path: Path, monkeypatc
     shutil.rmtree(copy)
     assert server.wait("reloaded")["model"] == "m" and not copy.exists()
     for process in children(server.process.pid):
-        os.kill(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # of the model before, which is ending
+            os.kill(process, signal.SIGKILL)
     runner = server.runner("m")
     with suppress(InputError):  # of a process whose end was not seen yet
         runner.run(FEEDS)
