@@ -31,6 +31,7 @@ from onnxtool.model.shapes import infer, light_copy
 Array = np.ndarray
 _SMALL = 16  # numbers of a tensor that are followed
 _LONGEST, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
+_PARTS = 2**10  # factors of a polynomial are multiples of one part: 1/32 of a size that is a multiple of 32
 _MOST = 96  # sizes that may decide something
 _CHOOSE = ("Min", "Max", "Clip")
 _REDUCE: dict[str, np.ufunc] = {
@@ -103,12 +104,15 @@ def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
 
 
 def _few_sizes(usual: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Sizes near the usual ones, more than a polynomial in which dims are multiplied by twos has terms; these last."""
+    """Sizes near the usual ones, and their multiples, since some models take no others; the usual ones last.
+
+    Of each kind there are more than a polynomial of products of two dims has terms.
+    """
     generator, count = np.random.default_rng(0), len(usual)
-    for _ in range(2 * (1 + count + count * (count - 1) // 2) + 2):
-        yield {
-            name: n + int(more) for (name, n), more in zip(usual.items(), generator.integers(0, 14, count), strict=True)
-        }
+    for _ in range(3 + count + count * (count - 1) // 2):
+        more = dict(zip(usual, generator.integers(0, 14, count).tolist(), strict=True))
+        yield {name: n + more[name] for name, n in usual.items()}
+        yield {name: n * (1 + more[name] % 5) for name, n in usual.items()}
     yield dict(usual)
 
 
@@ -221,10 +225,10 @@ class _Decisions:
             return np.stack([math.prod((sizes[k] for k in term), start=np.ones_like(sizes[0])) for term in terms], -1)
 
         seen, dims = powers([*np.array([s for s, _ in runs]).T]), np.array([d for _, d in runs])
-        found = np.rint(np.linalg.lstsq(seen, dims, rcond=None)[0]).astype(np.int64)
+        found = np.rint(np.linalg.lstsq(seen, dims, rcond=None)[0] * _PARTS) / _PARTS
         if len(runs) < len(terms) + 2 or not np.array_equal(seen @ found, dims):
             raise NotCoveredError(f"the dims of {name!r}")
-        return list((powers(list(self._columns.values())) @ found).T)
+        return list((powers(list(self._columns.values())) @ found).astype(np.int64).T)
 
     def _made(self, node: onnx.NodeProto) -> list[Array]:
         kind, given = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute}

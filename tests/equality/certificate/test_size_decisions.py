@@ -130,6 +130,16 @@ def test_a_condition_of_a_function_is_found() -> None:
     assert not certify(a, b).ok and certify(a, a).ok
 
 
+def test_sizes_of_a_model_that_takes_multiples_alone_are_known() -> None:
+    """In blocks of four; how many a Slice leaves, no rule tells."""
+    text = "v = Reshape(x, blocks) t = Slice(v, one, last) s = Shape<end = 1>(t) q = Mul(s, row3) g = Equal(q, found)"
+    numbers = {**NUMBERS, "blocks": np.array([-1, 4]), "one": np.array([1]), "last": np.array([2**40])}
+    numbers["found"] = np.array([3 * 333])
+    a = model(f"{text} k = Cast<to = 1>(g) y = Add(x, k)", numbers, "float[a] x")
+    b = model(f"{text} k = Cast<to = 1>(g) y = Identity(x)", numbers, "float[a] x")
+    assert certify(a, a).ok and not certify(a, b).ok  # they differ at 4 x 334
+
+
 def test_a_mask_decides_for_each_place_and_not_by_sizes() -> None:
     size = "s = Shape<start = 1>(x) n = Squeeze(s) r = Range(zero, n, one)"
     text = f"{size} p = Unsqueeze(r, axis) q = Less(p, n5) y = Where(q, x, twice)"
