@@ -160,7 +160,7 @@ def column_heads(model: Estimator) -> list[Any]:
 
 def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     """One input for each column when they have names or several types; a matrix when all are numbers by position."""
-    names, width = _names(heads[0]), int(heads[0].n_features_in_)
+    names, width = [str(n) for n in fitted_names(heads[0])], int(heads[0].n_features_in_)
     kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...]]] = {}
     ranges: dict[int, Domain | None] = {}
     for _, step, columns in (part for each in heads for part in each.transformers_):
@@ -184,10 +184,6 @@ def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
-def _names(transformer: Estimator) -> list[str]:
-    return [str(n) for n in getattr(transformer, "feature_names_in_", ())]
-
-
 def _numbered(width: int) -> list[str]:
     return [f"column_{i}" for i in range(width)]
 
@@ -196,7 +192,7 @@ def column_blocks(model: Estimator) -> list[tuple[Any, list[str]]]:
     """The steps of ColumnTransformers, and the columns that each is given."""
     found = []
     for head in column_heads(model):
-        own = _names(head)
+        own = [str(n) for n in fitted_names(head)]
         names = own or _numbered(head.n_features_in_)
         found += [(s, [names[i] for i in _indices(c, own, len(names))]) for _, s, c in head.transformers_]
     return found

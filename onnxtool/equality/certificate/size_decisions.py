@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -138,20 +139,16 @@ class _Decisions:
         columns: Mapping[str, Array],
     ) -> None:
         self._count, self._columns = len(next(iter(columns.values()))), columns
-        self._usual: dict[str, Array] = {}  # numbers that sizes alone decide, at the usual sizes and at others
-        self._others: dict[str, Array] = {}
+        self._feeds, self._numbers, self._shapes = feeds, dict[str, Array](), dict[str, tuple[int, ...]]()
         self._run = Interpreter(model, Shapes(), see=self._keep)
         own = {t.name for t in model.graph.initializer}
-        names = [i.name for i in model.graph.input if i.name not in own]
-        self._seen: list[tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = []  # sizes, and shapes of all tensors
-        for sizes, given in feeds.items():
-            self._others, self._usual = self._usual, {}
-            self._seen.append((sizes, {}))
-            try:
-                self._run.run(dict(zip(names, given.values(), strict=True)))
-            except NotCoveredError:
-                self._seen.pop()
-        self._dims = _dims(model, dict(zip(names, inputs.values(), strict=True)))
+        self._names = [i.name for i in model.graph.input if i.name not in own]
+        *_, others, usual = feeds.values()
+        self._runs(others)
+        self._others = self._numbers  # those that sizes alone decide
+        self._runs(usual)
+        self._usual = self._numbers
+        self._dims = _dims(model, dict(zip(self._names, inputs.values(), strict=True)))
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
         self.told: list[Array] = []
@@ -162,13 +159,26 @@ class _Decisions:
                 self._follow(node)
             self._note(node)
 
+    def _runs(self, given: Mapping[str, Item]) -> bool:
+        """Run the model, and note the shapes of all tensors and numbers of small ones as far as it comes."""
+        self._numbers, self._shapes = {}, {}
+        with suppress(NotCoveredError):
+            self._run.run(dict(zip(self._names, given.values(), strict=True)))
+            return True
+        return False
+
+    @cached_property
+    def _seen(self) -> list[tuple[tuple[int, ...], dict[str, tuple[int, ...]]]]:
+        """The shapes of all tensors at a few sizes. Most graphs need none of them."""
+        return [(sizes, self._shapes) for sizes, given in self._feeds.items() if self._runs(given)]
+
     def _keep(self, _: onnx.NodeProto, name: str, value: Item) -> None:
         if not isinstance(value, Value):
             return
-        self._seen[-1][1][name] = value.data.shape
+        self._shapes[name] = value.data.shape
         known = value.data if value.exact else value.number
         if known is not None and known.dtype.kind in "biuf" and known.size <= _SMALL:
-            self._usual[name] = known
+            self._numbers[name] = known
 
     def _follow(self, node: onnx.NodeProto) -> None:
         name, read = node.output[0], [n for n in node.input if n]

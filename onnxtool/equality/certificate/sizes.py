@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -185,8 +186,12 @@ def turning_sizes(
     named = sorted(looks.named)
     enough = time.thread_time() + _PAIRS * (deadline - time.thread_time())
     small = ((name, {**usual, name: size}) for size in range(_SMALL) for name in usual)
-    made_alike = _masks_made(a, a, usual) == _masks_made(b, a, usual)
-    pairs = (("", s) for s in _all_pairs(usual) if not made_alike and time.thread_time() < enough)
+
+    @functools.cache
+    def made_alike() -> bool:
+        return _masks_made(a, a, usual) == _masks_made(b, a, usual)
+
+    pairs = (("", s) for s in _all_pairs(usual) if time.thread_time() < enough and not made_alike())
     # A comparison of two dims shows at some of these.
     close, far = list[tuple[str, Sizes]](), list[tuple[str, Sizes]]()
     for sizes in _tried_pairs(named, usual):
@@ -202,7 +207,7 @@ def turning_sizes(
             if looks.at(name, sizes) is None and looks.unlike is not None:
                 return [], [], looks.unlike, looks.count
         looks.turned = True
-    if looks.left_out and not made_alike:
+    if looks.left_out and not made_alike():
         told = ", ".join(f"{name} = {size}" for name, size in looks.left_out[0].items())
         raise NotCoveredError(f"what both make of sizes alone, in other ways, was not looked at from {told} on")
     # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
