@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
+import numpy as np
+
 Monomial = tuple[str, ...]
 
 
@@ -166,8 +168,10 @@ def _computed(held: ast.expr, numbers: Mapping[str, Any]) -> Any:
             return -_computed(held.operand, numbers)
         case ast.BinOp():
             return _ARITHMETIC[type(held.op)](_computed(held.left, numbers), _computed(held.right, numbers))
-        case ast.Call():  # floor, of a quotient
+        case ast.Call(func=ast.Name(id="floor")):  # of a quotient
             return _computed(held.args[0], numbers)
+        case ast.Call(func=ast.Name(id="min")):
+            return np.minimum(*(_computed(size, numbers) for size in held.args))
     raise LookupError(ast.unparse(held))
 
 

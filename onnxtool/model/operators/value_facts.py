@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import constant_array
+from onnxtool.model.ir.queries import constant_tensor
 from onnxtool.model.operators.symbolic_dims import Expr, symbol
 from onnxtool.model.spec import is_placeholder
 
@@ -138,14 +138,11 @@ def elements_of(value: ir.Value | None) -> KnownElements | None:
     found: KnownElements | None = value.meta.get(_ITEMS)
     if found is not None:
         return found
-    if value.is_graph_input():
-        return None  # a default that a caller may override says nothing
-    if value.const_value is not None and value.const_value.size <= MAX_ITEMS and value.dtype is not None:
-        if not (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL):
+    tensor = constant_tensor(value)
+    if tensor is not None and tensor.size <= MAX_ITEMS and len(tensor.shape) <= 1:
+        if not (tensor.dtype.is_integer() or tensor.dtype == ir.DataType.BOOL):
             return None
-        array = constant_array(value)
-        if array is None or array.ndim > 1:
-            return None
+        array = tensor.numpy()
         found = KnownElements(tuple(int(i) for i in array.reshape(-1)), array.ndim == 0)
         value.meta[_ITEMS] = found
     return found

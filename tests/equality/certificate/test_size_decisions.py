@@ -13,11 +13,12 @@ from onnxtool.equality.certificate.sizes import drawn_inputs
 from tests.equality.certificate.test_certify import model
 
 NUMBERS = {
-    **{f"n{k}": np.array(k) for k in (3, 5, 7, 8, 16, 196, 1000, 1521)},
-    **{f"row{k}": np.array([k]) for k in (2, 3, 5, 16, 196, 331, 1001, 1521)},
+    **{f"n{k}": np.array(k) for k in (3, 5, 7, 8, 16, 50, 196, 1000, 1521)},
+    **{f"row{k}": np.array([k]) for k in (0, 2, 3, 5, 16, 196, 331, 1001, 1521)},
     "axis": np.array([0]),
     "half": np.float32(0.5).reshape(()),
     "side": np.float32(20).reshape(()),
+    "table": np.zeros(64, np.float32),
 }
 ONE = "s = Shape(x) n = Squeeze(s) "
 # A condition g of the size n of a vector, or of the sides h and w of a picture, and sizes at which it holds.
@@ -40,6 +41,15 @@ CONDITIONS = {
         "h = Shape<end = 1>(x) w = Shape<start = 1>(x) p = Mul(h, w) c = Equal(p, row1001) d = Less(h, w)"
         " g = And(c, d)",
         {"a": 7, "b": 143},
+    ),
+    "the length of a table that is cut to the size": (
+        ONE + "q = Shape(x) u = Slice(table, row0, q, axis) t = Shape(u) m = Squeeze(t) g = Equal(m, n50)",
+        {"a": 50},
+    ),
+    "the shorter of two that cut each other": (
+        "w = Shape<start = 1>(x) c = Slice(x, row0, w, axis) t = Shape<end = 1>(c) m = Squeeze(t) p = Mul(m, n3)"
+        " q = Add(p, n7) g = Equal(q, n1000)",
+        {"a": 331, "b": 331},
     ),
     "the longer side": ("p = Shape(x) q = ReduceMax<keepdims = 0>(p) g = Equal(q, n1000)", {"a": 1000, "b": 2}),
     "the shorter side": ("p = Shape(x) q = ReduceMin<keepdims = 0>(p) g = Equal(q, n1000)", {"a": 1000, "b": 1000}),
