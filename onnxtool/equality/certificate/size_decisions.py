@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -23,7 +23,7 @@ from onnxtool.equality.certificate.values import FAULTS, Item, NotCoveredError, 
 from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.operators.shape_inference import infer_shapes
-from onnxtool.model.operators.symbolic_dims import evaluate
+from onnxtool.model.operators.symbolic_dims import choices, evaluate
 from onnxtool.model.operators.table import lookup, operator_of
 from onnxtool.model.operators.value_facts import Sizes, remember_given, sizes_of
 from onnxtool.model.proto_nodes import all_nodes
@@ -31,7 +31,7 @@ from onnxtool.model.shapes import infer, light_copy
 
 Array = np.ndarray
 _SMALL = 16  # numbers of a tensor that are followed
-_LONGEST, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
+KNOWN, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
 _PARTS = 2**10  # factors of a polynomial are multiples of one part: 1/32 of a size that is a multiple of 32
 _MOST = 96  # sizes that may decide something
 _CHOOSE = ("Min", "Max", "Clip")
@@ -43,13 +43,25 @@ _REDUCE: dict[str, np.ufunc] = {
 }
 
 
+class Deciding(NamedTuple):
+    """Sizes at which something is decided that is not at others before, the first of each.
+
+    Attributes:
+        sizes: of all dims, by their names.
+        complete: there are no others up to `KNOWN` of one dim, or of two up to 160: all dims of tensors are known.
+    """
+
+    sizes: list[dict[str, int]]
+    complete: bool
+
+
 def deciding_sizes(
     models: Sequence[onnx.ModelProto],
     inputs: Mapping[str, Sequence[int | str]],
     usual: Mapping[str, int],
     draw: Callable[[Mapping[str, int]], Mapping[str, Item]],
-) -> list[dict[str, int]]:
-    """Sizes at which something is decided that is not at others before, the first of each.
+) -> Deciding:
+    """Sizes at which something is decided that is not at others before.
 
     Args:
         models: which take the same inputs, in this order.
@@ -68,15 +80,26 @@ def deciding_sizes(
     both = [_Decisions(model, shapes, feeds, sizes) for model in models]
     if unfollowed := next((found for decisions in both for found in decisions.unfollowed), ""):
         raise NotCoveredError(f"it is not known at which sizes {unfollowed} decides what")
-    told = [array for decisions in both for array in decisions.told]
-    if not told:
-        return []
-    found = np.concatenate(told, axis=1)
+    found = np.concatenate([array for decisions in both for array in decisions.told], axis=1)
     first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
-    together = np.unique(found, axis=0, return_index=True)[1]
+    first |= _partings(*(decisions.numbers() for decisions in both))
+    together = np.unique(found, axis=0, return_index=True)[1] if found.size else np.zeros(0, int)
     order = [*sorted(first), *sorted({*together.tolist()} - first)]
     hold_few(order)
-    return [{name: int(column[at]) for name, column in columns.items()} for at in order]
+    made = [{name: int(column[at]) for name, column in columns.items()} for at in order]
+    return Deciding(made, all(decisions.complete for decisions in both))
+
+
+def _partings(*numbers: Mapping[bytes, Array]) -> set[int]:
+    """Where numbers part that one of two models makes of sizes, and the other does not, and that begin as the same.
+
+    Such as n * n / 1009 and (n * n + 1) / 1009, rounded down.
+
+    Args:
+        numbers: of each model; the first size of all is the usual one.
+    """
+    own, others = ([ours[n] for n in ours.keys() - theirs.keys()] for ours, theirs in (numbers, numbers[::-1]))
+    return {int(np.argmax(x != y)) for x in own for y in others if x[0] == y[0]}
 
 
 def hold_few(deciding: Sequence[object]) -> None:
@@ -92,7 +115,7 @@ def hold_few(deciding: Sequence[object]) -> None:
 def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
     """By name of a dim, its sizes: each dim alone, two together, and all the same."""
     parts: list[Mapping[str, Array]] = [{}]
-    line = np.arange(1, _LONGEST)
+    line = np.arange(1, KNOWN)
     parts += [{name: line} for name in usual]
     parts += [dict.fromkeys(usual, line)] if len(usual) > 1 else []
     first, second = (n.ravel() for n in np.meshgrid(*[np.arange(1, _PAIRED)] * 2, indexing="ij"))
@@ -128,6 +151,7 @@ class _Decisions:
 
     Attributes:
         told: truth values, the signs of numbers and which of several is the largest, each [sizes, numbers].
+        complete: the dims of all tensors are known at all sizes.
         unfollowed: nodes that decide something by sizes, at which of them is not known.
     """
 
@@ -151,13 +175,31 @@ class _Decisions:
         self._dims = _dims(model, dict(zip(self._names, inputs.values(), strict=True)))
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
-        self.told: list[Array] = []
+        self.told: list[Array] = [np.zeros((self._count, 0), np.int8)]
         self.unfollowed: list[str] = []
         self._varying: set[str] = set()  # numbers that hang on sizes
+        self.complete = self._cut(n for node in all_nodes(model.graph.node) for n in node.output if n)
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
             self._note(node)
+
+    def _cut(self, names: Iterable[str]) -> bool:
+        """Note where tensors are cut to the smaller of two sizes; False where dims are not known."""
+        try:
+            sizes = {size for name in names for size in self._dims[name]}
+            for size in sizes:
+                evaluate(size, self._columns)
+        except LookupError:
+            return False
+        cuts = [cut for size in sizes for cut in choices(size, self._columns)]
+        self.told += [np.broadcast_to(np.sign(cut), self._count)[:, None].astype(np.int8) for cut in cuts]
+        return True
+
+    def numbers(self) -> dict[bytes, Array]:
+        """What the model makes of sizes, one number each, [sizes], by its bytes."""
+        made = (n.astype(np.float64) for x in self._known.values() for n in x.reshape(self._count, -1).T)
+        return {n.tobytes(): n for n in made}
 
     def _runs(self, given: Mapping[str, Item]) -> bool:
         """Run the model, and note the shapes of all tensors and numbers of small ones as far as it comes."""
@@ -314,4 +356,4 @@ def _dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> 
     return {name: own for name, own in sizes if own is not None}
 
 
-__all__ = ["deciding_sizes", "hold_few"]
+__all__ = ["KNOWN", "Deciding", "deciding_sizes", "hold_few"]

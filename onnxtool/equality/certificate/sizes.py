@@ -17,8 +17,9 @@ from onnx import helper, numpy_helper
 from onnxtool.equality.certificate.field import Field
 from onnxtool.equality.certificate.interpreter import Interpreter
 from onnxtool.equality.certificate.shapes import Shapes
-from onnxtool.equality.certificate.size_decisions import deciding_sizes, hold_few
+from onnxtool.equality.certificate.size_decisions import KNOWN, deciding_sizes, hold_few
 from onnxtool.equality.certificate.values import Item, NotCoveredError, TooManyStepsError, Value
+from onnxtool.model.operators.table import operator_of
 from onnxtool.model.spec import is_placeholder
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
@@ -189,16 +190,12 @@ def turning_sizes(
 
     @functools.cache
     def made_alike() -> bool:
-        return _masks_made(a, a, usual) == _masks_made(b, a, usual)
+        first, second = (_masks_made(model, a, usual, followed=looks.complete) for model in (a, b))
+        return first == second
 
     pairs = (("", s) for s in _all_pairs(usual) if time.thread_time() < enough and not made_alike())
-    # A comparison of two dims shows at some of these.
-    close, far = list[tuple[str, Sizes]](), list[tuple[str, Sizes]]()
-    for sizes in _tried_pairs(named, usual):
-        is_small = all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items())
-        (close if is_small else far).append(("", sizes))
-    needed = itertools.chain(small, looks.sought(a, b, usual), looks.all_turns(usual), close)
-    for part in (needed, itertools.chain(_tried_sizes(named, usual), far, pairs)):
+    needed = itertools.chain(small, looks.sought(a, b, usual), looks.all_turns(usual), looks.small_pairs(usual))
+    for part in (needed, itertools.chain(looks.tried_sizes(usual), looks.large_pairs(usual), pairs)):
         for name, sizes in part:
             if time.thread_time() > deadline and (looks.turned or not looks.decides):
                 looks.left_out.append(sizes)
@@ -230,21 +227,31 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _masks_made(model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes) -> set[tuple[object, ...]]:
+def _masks_made(
+    model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes, *, followed: bool
+) -> set[tuple[object, ...]]:
     """How a model makes large tensors of sizes alone, as masks and positions: each operator and what it was given.
 
-    Operators that only move what they are given, or repeat it, do not count.
+    Operators that only repeat what they are given do not count, nor do those that move it by few numbers where it is
+    known how these grow.
     """
     found: set[tuple[object, ...]] = set()
-    known = {t.name: _token(numpy_helper.to_array(t)) for t in model.graph.initializer if np.prod(t.dims) <= _SHORT}
+    weights = {t.name: t for t in model.graph.initializer}
+    known: dict[str, bytes] = {}
+
+    def token(name: str) -> bytes:
+        if name in weights and name not in known:
+            known[name] = _token(numpy_helper.to_array(weights[name]))
+        return known.get(name, b"")
 
     def keep(node: onnx.NodeProto, name: str, value: Item) -> None:
         array = (value.data if value.exact else value.number) if isinstance(value, Value) else None
         if array is None or array.dtype.kind not in "biuf":
             return
         known[name] = _token(array)
-        given = [known.get(n, b"") for n in node.input]
-        if array.size > _SHORT and node.op_type != "Constant" and known[name] not in given:
+        given, row = [*map(token, node.input)], operator_of(node)
+        moved = row.moves and all(row.carries(k) or len(one) <= 8 * _SHORT for k, one in enumerate(given))
+        if array.size > _SHORT and node.op_type != "Constant" and known[name] not in given and not (moved and followed):
             held = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
             turned = _TURNED.get(node.op_type)
             found.add((turned or node.op_type, *held, *(given[::-1] if turned else given)))
@@ -277,6 +284,7 @@ class _Looks:
         count: of the sizes looked at.
         left_out: sizes that were not looked at: the first without time, and those of too large masks.
         turned: all small sizes, of one dim and of two, at which something else is decided were sought.
+        complete: so were all sizes of one dim and of two, in exact arithmetic.
     """
 
     def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float, latest: float) -> None:
@@ -287,7 +295,7 @@ class _Looks:
         self.unlike: Sizes | None = None
         self.decides, self.count = False, 0
         self._halving_ends, self._latest = halving_ends, latest
-        self.turned = False
+        self.turned = self.complete = False
         self.left_out: list[Sizes] = []
         self._known: dict[tuple[object, ...], list[_Sizes]] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -342,7 +350,8 @@ class _Looks:
         for info, shape in input_shapes(a, usual):
             dims = enumerate(info.type.tensor_type.shape.dim)
             inputs[info.name] = [shape[k] if d.HasField("dim_value") else dim_key(info, k, d) for k, d in dims]
-        for sizes in deciding_sizes((a, b), inputs, usual, lambda sizes: drawn_inputs(a, sizes, Shapes())):
+        deciding, self.complete = deciding_sizes((a, b), inputs, usual, lambda few: drawn_inputs(a, few, Shapes()))
+        for sizes in deciding:
             if not any(run.too_large(sizes) for run in self.runs):
                 yield "", sizes
 
@@ -354,6 +363,38 @@ class _Looks:
         """
         for name in usual:
             yield from self._turns(usual, name)
+
+    def tried_sizes(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+        """Of each dim those beside the whole numbers that the graphs name."""
+        beside = {k * n + d for n in self.named for k in (1, 2) for d in (-1, 0, 1, 2)}
+        least = KNOWN if self.complete else _SMALL
+        for size in sorted(n for n in beside if least <= n <= _LARGEST):
+            for name in usual:
+                yield name, {**usual, name: size}
+
+    def small_pairs(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+        """Pairs of two small dims at some of which a comparison of the two shows, where that is not worked out."""
+        for sizes in [] if self.complete else self._tried_pairs(usual):
+            if all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items()):
+                yield "", sizes
+
+    def large_pairs(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
+        """The others."""
+        for sizes in [] if self.complete else self._tried_pairs(usual):
+            if any(n >= max(_SMALL, usual[key] + 1) for key, n in sizes.items()):
+                yield "", sizes
+
+    def _tried_pairs(self, usual: Sizes) -> Iterator[Sizes]:
+        """Of two dims small pairs, and those whose product, sum or difference is a whole number that graphs name."""
+        for first, second in itertools.combinations(usual, 2):
+            pairs = [*itertools.product(range(1, 13), repeat=2)]
+            for n in sorted(self.named):
+                pairs += [(k, n // k + d) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
+                pairs += [(n // k + d, k) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
+                pairs += [pair for k in range(1, 13) for pair in ((n + 1, k), (k, n + 1))]
+                pairs += [(n + 3, 3), (3, n + 3), (n + 4, 3), (3, n + 4), (max(n - 3, 1), 3), (3, max(n - 3, 1))]
+            for x, y in pairs:
+                yield {**usual, first: x, second: y}
 
     def in_time(self, size: float) -> bool:
         """Whether there is time for a size; some that may decide something are looked at however long it takes.
@@ -599,27 +640,6 @@ def _unrepeated(array: np.ndarray) -> np.ndarray:
 def _changes(row: np.ndarray) -> np.ndarray:
     """Of numbers in a row the first of those that are alike."""
     return np.asarray(row[np.append(True, row[1:] != row[:-1])])
-
-
-def _tried_sizes(named: Sequence[int], usual: Sizes) -> Iterator[tuple[str, Sizes]]:
-    """Of each dim those beside the whole numbers that the graphs name."""
-    beside = {k * n + d for n in named for k in (1, 2) for d in (-1, 0, 1, 2)}
-    for size in sorted(n for n in beside if _SMALL <= n <= _LARGEST):
-        for name in usual:
-            yield name, {**usual, name: size}
-
-
-def _tried_pairs(named: Sequence[int], usual: Sizes) -> Iterator[Sizes]:
-    """Of two dims small pairs, and pairs whose product, sum or difference is a whole number that the graphs name."""
-    for first, second in itertools.combinations(usual, 2):
-        pairs = [*itertools.product(range(1, 13), repeat=2)]
-        for n in named:
-            pairs += [(k, n // k + d) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
-            pairs += [(n // k + d, k) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
-            pairs += [pair for k in range(1, 13) for pair in ((n + 1, k), (k, n + 1))]
-            pairs += [(n + 3, 3), (3, n + 3), (n + 4, 3), (3, n + 4), (max(n - 3, 1), 3), (3, max(n - 3, 1))]
-        for x, y in pairs:
-            yield {**usual, first: x, second: y}
 
 
 def _all_pairs(usual: Sizes) -> Iterator[Sizes]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import gcd
 from typing import Any
 
@@ -152,8 +152,24 @@ def evaluate(size: int | Expr, numbers: Mapping[str, Any]) -> Any:
     Raises:
         LookupError: a symbol is none of them.
     """
+    return _computed(_parsed(size), numbers)
+
+
+def choices(size: int | Expr, numbers: Mapping[str, Any]) -> Iterator[Any]:
+    """For each smaller of two sizes that is in a size, how far the first is above the second.
+
+    Raises:
+        LookupError: a symbol is none of the numbers.
+    """
+    for held in ast.walk(_parsed(size)):
+        if isinstance(held, ast.Call) and len(held.args) > 1:
+            first, second = (_computed(part, numbers) for part in held.args)
+            yield first - second
+
+
+def _parsed(size: int | Expr) -> ast.expr:
     try:
-        return _computed(ast.parse(str(size), mode="eval").body, numbers)
+        return ast.parse(str(size), mode="eval").body
     except SyntaxError as error:  # a symbol without a name
         raise LookupError(str(size)) from error
 
