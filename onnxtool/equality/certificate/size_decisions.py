@@ -151,7 +151,7 @@ class _Decisions:
 
     Attributes:
         told: truth values, the signs of numbers and which of several is the largest, each [sizes, numbers].
-        complete: the dims of all tensors are known at all sizes.
+        complete: the dims of all tensors are known at all sizes, and what is made of them.
         unfollowed: nodes that decide something by sizes, at which of them is not known.
     """
 
@@ -178,6 +178,7 @@ class _Decisions:
         self.told: list[Array] = [np.zeros((self._count, 0), np.int8)]
         self.unfollowed: list[str] = []
         self._varying: set[str] = set()  # numbers that hang on sizes
+        self._own_dims: list[Array] = []
         self.complete = self._cut(n for node in all_nodes(model.graph.node) for n in node.output if n)
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
@@ -185,21 +186,22 @@ class _Decisions:
             self._note(node)
 
     def _cut(self, names: Iterable[str]) -> bool:
-        """Note where tensors are cut to the smaller of two sizes; False where dims are not known."""
-        try:
-            sizes = {size for name in names for size in self._dims[name]}
-            for size in sizes:
-                evaluate(size, self._columns)
-        except LookupError:
-            return False
-        cuts = [cut for size in sizes for cut in choices(size, self._columns)]
-        self.told += [np.broadcast_to(np.sign(cut), self._count)[:, None].astype(np.int8) for cut in cuts]
-        return True
+        """Note the dims of tensors, and where these are the smaller of two sizes; False where some are not known."""
+        complete = True
+        for size in {size for name in names for size in self._dims.get(name, (None,))}:
+            try:
+                self._own_dims.append(np.broadcast_to(evaluate(size, self._columns), self._count))
+                cuts = [np.sign(cut) for cut in choices(size, self._columns)]
+                self.told += [np.broadcast_to(cut, self._count)[:, None].astype(np.int8) for cut in cuts]
+            except LookupError:
+                complete = False
+        return complete
 
     def numbers(self) -> dict[bytes, Array]:
-        """What the model makes of sizes, one number each, [sizes], by its bytes."""
-        made = (n.astype(np.float64) for x in self._known.values() for n in x.reshape(self._count, -1).T)
-        return {n.tobytes(): n for n in made}
+        """What the model makes of sizes, dims among it, one number each, [sizes], by its bytes."""
+        made = (n for x in self._known.values() for n in x.reshape(self._count, -1).T)
+        floats = (n.astype(np.float64) for n in itertools.chain(made, self._own_dims))
+        return {n.tobytes(): n for n in floats}
 
     def _runs(self, given: Mapping[str, Item]) -> bool:
         """Run the model, and note the shapes of all tensors and numbers of small ones as far as it comes."""
@@ -252,8 +254,9 @@ class _Decisions:
             self._varying.add(name)
             decides = number.dtype.kind == "b" or node.op_type in ("Sub", *_CHOOSE)
             has_size = all(isinstance(n, int) for n in self._dims.get(name, ()))  # not so a mask
-            if decides and has_size and name not in self._known and not operator_of(node).moves:
-                self.unfollowed.append(f"{node.op_type} {name!r}")
+            if has_size and name not in self._known:
+                self.complete = False
+                self.unfollowed += [f"{node.op_type} {name!r}"] if decides and not operator_of(node).moves else []
 
     def _sizes(self, node: onnx.NodeProto) -> Array:
         given = {a.name: a.i for a in node.attribute}

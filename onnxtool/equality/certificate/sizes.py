@@ -194,7 +194,7 @@ def turning_sizes(
         return first == second
 
     pairs = (("", s) for s in _all_pairs(usual) if time.thread_time() < enough and not made_alike())
-    needed = itertools.chain(small, looks.sought(a, b, usual), looks.all_turns(usual), looks.small_pairs(usual))
+    needed = itertools.chain(looks.sought(a, b, usual), small, looks.all_turns(usual), looks.small_pairs(usual))
     for part in (needed, itertools.chain(looks.tried_sizes(usual), looks.large_pairs(usual), pairs)):
         for name, sizes in part:
             if time.thread_time() > deadline and (looks.turned or not looks.decides):
@@ -211,7 +211,12 @@ def turning_sizes(
     few = [n for n in named if 8 < n <= _BEYOND][-_FEW:]
     larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in few for keys in [*((k,) for k in usual), [*usual]]]
     beyond = [sizes for sizes in larger if time.thread_time() < deadline and looks.runs[0].of(sizes).outputs]
-    decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values())) for part in looks.found)
+    decided, steps = looks.found
+    if looks.complete and made_alike():  # then masks alone look new at sizes that are known: the largest tells most
+        largest = {name: sizes for sizes in decided for name in usual if sizes[name] > usual[name]}.values()
+        decided = [*looks.deciding, *largest, *(sizes for sizes in decided if max(sizes.values()) >= KNOWN)]
+        steps = [*looks.found[0], *steps]
+    decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values())) for part in (decided, steps))
     hold_few(decided)
     del steps[_MOST:]
     if len(looks.unshared) > _MOST:  # they compute with sizes in other ways, which differ at each
@@ -285,6 +290,7 @@ class _Looks:
         left_out: sizes that were not looked at: the first without time, and those of too large masks.
         turned: all small sizes, of one dim and of two, at which something else is decided were sought.
         complete: so were all sizes of one dim and of two, in exact arithmetic.
+        deciding: what these are, as far as A takes them.
     """
 
     def __init__(self, a: onnx.ModelProto, b: onnx.ModelProto, halving_ends: float, latest: float) -> None:
@@ -296,6 +302,7 @@ class _Looks:
         self.decides, self.count = False, 0
         self._halving_ends, self._latest = halving_ends, latest
         self.turned = self.complete = False
+        self.deciding: list[Sizes] = []
         self.left_out: list[Sizes] = []
         self._known: dict[tuple[object, ...], list[_Sizes]] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -353,6 +360,7 @@ class _Looks:
         deciding, self.complete = deciding_sizes((a, b), inputs, usual, lambda few: drawn_inputs(a, few, Shapes()))
         for sizes in deciding:
             if not any(run.too_large(sizes) for run in self.runs):
+                self.deciding.extend([sizes] if self._told(sizes)[0].outputs is not None else [])
                 yield "", sizes
 
     def all_turns(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
