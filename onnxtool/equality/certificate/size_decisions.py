@@ -179,16 +179,16 @@ class _Decisions:
         self.unfollowed: list[str] = []
         self._varying: set[str] = set()  # numbers that hang on sizes
         self._own_dims: list[Array] = []
-        self.complete = self._cut(n for node in all_nodes(model.graph.node) for n in node.output if n)
+        self.complete = self._follow_dims(n for node in all_nodes(model.graph.node) for n in node.output if n)
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
             self._note(node)
 
-    def _cut(self, names: Iterable[str]) -> bool:
+    def _follow_dims(self, names: Iterable[str]) -> bool:
         """Note the dims of tensors, and where these are the smaller of two sizes; False where some are not known."""
-        complete = True
-        for size in {size for name in names for size in self._dims.get(name, (None,))}:
+        complete = all(name in self._dims for name in names)
+        for size in {size for dims in self._dims.values() for size in dims}:
             try:
                 self._own_dims.append(np.broadcast_to(evaluate(size, self._columns), self._count))
                 cuts = [np.sign(cut) for cut in choices(size, self._columns)]

@@ -182,3 +182,58 @@ def test_conditions_that_come_together_in_more_ways_than_are_compared_are_not_ce
     equal = [f"e{j}{k} = Equal(m{j}, k{k})" for j, k in ((5, 2), (5, 3), (7, 2), (7, 3), (7, 5), (3, 2))]
     b = model(f"{ONE} {' '.join(text)} {' '.join(equal)} y = Sum(y2, y3, y5, y7)", numbers, "float[a] x")
     assert certify(a, a).ok and "sizes decide something" in certify(b, b).reason
+
+
+TWO = "h = Shape<end = 1>(x) w = Shape<start = 1>(x) p = Mul(h, w) q = Mul(p, p) "
+PARTING = {  # numbers of which the second is larger, at few sizes, than the first
+    "a quotient of a square": ("s = Shape(x) q = Mul(s, s) ", "float[a] x", {"a": 469}),
+    "a quotient of two dims": (TWO, "float[a, b] x", {"a": 7, "b": 67}),
+}
+
+
+@pytest.mark.parametrize("name", PARTING)
+def test_numbers_that_are_others_at_few_sizes_are_compared_there(name: str) -> None:
+    made, x, sizes = PARTING[name]
+    numbers = {"row1": np.array([1]), "row1009": np.array([1009])}
+    first, second = (
+        model(f"{made}{more} g = Div(r, row1009) f = Cast<to = 1>(g) y = Mul(x, f)", numbers, x)
+        for more in ("r = Identity(q)", "r = Add(q, row1)")
+    )
+    usual = dict.fromkeys(sizes, 2)
+    found = deciding_sizes((first, second), {"x": [*sizes]}, usual, lambda few: drawn_inputs(first, few, Shapes()))
+    assert found.complete and len(found.sizes) < 10
+    product = [np.prod([*one.values()]) for one in found.sizes]
+    assert any((n * n + 1) % 1009 == 0 for n in product)
+    assert certify(first, first).ok and not certify(first, second).ok
+
+
+@pytest.mark.parametrize(
+    ("made", "complete"),
+    [
+        ("n = Shape<end = 1>(x) c = Slice(x, row0, n, row1) y = Relu(c)", True),
+        ("n = Shape<end = 1>(x) m = Neg(n) z = Mul(n, row3) c = Slice(x, m, z, row1) y = Relu(c)", False),
+        ("p = NonZero(x) q = Cast<to = 1>(p) y = ReduceSum(q)", False),
+        ("s = Shape(x) c = CumSum(s, n0) f = Cast<to = 1>(c) g = ReduceSum(f) y = Mul(x, g)", False),
+    ],
+)
+def test_all_sizes_are_known_where_no_tensor_and_no_number_is_left_out(made: str, complete: bool) -> None:
+    numbers = {"row0": np.array([0]), "row1": np.array([1]), "row3": np.array([3]), "n0": np.array(0)}
+    one = model(made, numbers, "float[a, b] x")
+    usual = {"a": 2, "b": 3}
+    found = deciding_sizes((one, one), {"x": ["a", "b"]}, usual, lambda few: drawn_inputs(one, few, Shapes()))
+    assert found.complete is complete
+
+
+def test_masks_of_a_table_are_made_alike_whether_it_is_passed_on_or_cut_first() -> None:
+    """As of exporters that share weights: then nothing but the sizes at which something is decided is looked at."""
+    made = "w = Shape<start = 1>(x) p = Slice({table}, row0, w) l = Less(p, n9) m = Cast<to = 1>(l) y = Mul(x, m)"
+    numbers = {"row0": np.array([0]), "n9": np.array(54), "table": np.arange(64)}
+    whole, shared = (
+        model(nodes, numbers, "float[a, b] x")
+        for nodes in (made.format(table="table"), "t = Identity(table) " + made.format(table="t"))
+    )
+    assert certify(shared, whole, seconds=0.01, patience=10).ok
+    other = model(
+        "u = Add(table, t) " + made.format(table="u"), {**numbers, "t": 9 * np.eye(64, dtype=int)[50]}, "float[a, b] x"
+    )
+    assert not certify(whole, other, seconds=0.01, patience=10).ok
