@@ -487,6 +487,8 @@ class Interpreter:
             keeps = small and kind == "Cast" and helper.tensor_dtype_to_np_dtype(attributes["to"]) == inputs[0].dtype
             if small and kind in _ROUNDS and not keeps:
                 return self.by_reference(kind, [exact(small_number(v)) for v in values], attributes, count, domain)
+            if known and floats and kind in ("Add", "Sub", "Mul") and (made := _unrounded(kind, values)) is not None:
+                return exact(made)
             handler = f"{domain}.{kind}" if f"{domain}.{kind}" in _OPERATORS else kind
             if handler in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self.version}
@@ -954,6 +956,27 @@ def _constant_of(attributes: Attributes) -> Array:
     if kind is object:
         value = [v.decode() for v in value] if isinstance(value, list) else value.decode()
     return np.array(value, kind)
+
+
+def _unrounded(kind: str, values: Sequence[Value]) -> Array | None:
+    """What arithmetic of float32 numbers gives where it rounds none of them, as of masks that whole numbers make.
+
+    Source: the error of a sum is by Knuth, The Art of Computer Programming 2, section 4.2.2; products of two float32
+    numbers are exact in float64.
+    """
+    x, y = (v.data for v in values)
+    if x.dtype != np.float32 or y.dtype != np.float32:
+        return None
+    y = -y if kind == "Sub" else y
+    with np.errstate(all="ignore"):
+        if kind == "Mul":
+            made = x * y
+            is_exact = made == np.multiply(x, y, dtype=np.float64)
+        else:
+            made = x + y
+            rest = made - x
+            is_exact = (x - (made - rest)) + (y - rest) == 0  # not so where one is not finite
+    return np.asarray(made) if is_exact.all() else None
 
 
 def _some_numbers(value: Value) -> Array:

@@ -190,8 +190,8 @@ def turning_sizes(
 
     @functools.cache
     def made_alike() -> bool:
-        first, second = (_masks_made(model, a, usual, followed=looks.complete) for model in (a, b))
-        return first == second
+        first, second = (_Masks(model, a, usual, followed=looks.complete) for model in (a, b))
+        return first.made == second.made
 
     pairs = (("", s) for s in _all_pairs(usual) if time.thread_time() < enough and not made_alike())
     needed = itertools.chain(looks.sought(a, b, usual), small, looks.all_turns(usual), looks.small_pairs(usual))
@@ -232,43 +232,68 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _masks_made(
-    model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes, *, followed: bool
-) -> set[tuple[object, ...]]:
+class _Masks:
     """How a model makes large tensors of sizes alone, as masks and positions: each operator and what it was given.
 
-    Operators that only repeat what they are given do not count, nor do those that move it by few numbers where it is
-    known how these grow.
+    What is the same at all sizes does not count, nor operators that only repeat what they are given.
+
+    Attributes:
+        made: operators, with their attributes and what tells apart the numbers that they were given.
     """
-    found: set[tuple[object, ...]] = set()
-    weights = {t.name: t for t in model.graph.initializer}
-    known: dict[str, bytes] = {}
 
-    def token(name: str) -> bytes:
-        if name in weights and name not in known:
-            known[name] = _token(numpy_helper.to_array(weights[name]))
-        return known.get(name, b"")
+    def __init__(self, model: onnx.ModelProto, like: onnx.ModelProto, usual: Sizes, *, followed: bool) -> None:
+        """Run a model at two sizes.
 
-    def keep(node: onnx.NodeProto, name: str, value: Item) -> None:
+        Args:
+            model: the model.
+            like: a model with the same inputs.
+            usual: sizes that both take.
+            followed: it is known how small numbers grow; then operators that move others by these do not count either.
+        """
+        self.made: set[tuple[object, ...]] = set()
+        self._followed = followed
+        self._weights = {t.name: t for t in model.graph.initializer}
+        self._known: dict[str, bytes] = {}
+        self._fixed = set(self._weights)
+        self._first: dict[str, bytes] = {}  # what tells apart the numbers of the first run
+        run = Interpreter(model, Shapes(), see=self._keep)
+        names = [i.name for i in free_inputs(model)]
+
+        def runs(sizes: Sizes) -> bool:
+            self._known, self.made = {}, set()
+            with suppress(NotCoveredError):
+                run.run(dict(zip(names, drawn_inputs(like, sizes, run.field).values(), strict=True)))
+                return True
+            return False
+
+        runs(usual)
+        self._first = self._known
+        larger = {name: _MASKS + place for place, name in enumerate(usual)}
+        if not any(map(runs, (larger, {name: 3 * n for name, n in usual.items()}))):
+            self._first = {}  # of one size it is not known what is the same at others
+            runs(usual)
+
+    def _token(self, name: str) -> bytes:
+        if name in self._weights and name not in self._known:
+            self._known[name] = _token(numpy_helper.to_array(self._weights[name]))
+        return self._known.get(name, b"")
+
+    def _keep(self, node: onnx.NodeProto, name: str, value: Item) -> None:
         array = (value.data if value.exact else value.number) if isinstance(value, Value) else None
         if array is None or array.dtype.kind not in "biuf":
             return
-        known[name] = _token(array)
-        given, row = [*map(token, node.input)], operator_of(node)
+        self._known[name] = own = _token(array)
+        given, row = [*map(self._token, node.input)], operator_of(node)
+        takes = row.moves or node.op_type in ("Shape", "Size")  # the width of a head is a size too, and always the same
+        is_same = takes and array.size <= _SHORT and self._first.get(name) == own
+        if is_same or self._fixed.issuperset(n for n in node.input if n):
+            self._fixed.add(name)
         moved = row.moves and all(row.carries(k) or len(one) <= 8 * _SHORT for k, one in enumerate(given))
-        if array.size > _SHORT and node.op_type != "Constant" and known[name] not in given and not (moved and followed):
+        counts = array.size > _SHORT and own not in given and not (moved and self._followed)
+        if counts and name not in self._fixed:
             held = sorted(a.SerializeToString() for a in node.attribute if not a.HasField("g"))
             turned = _TURNED.get(node.op_type)
-            found.add((turned or node.op_type, *held, *(given[::-1] if turned else given)))
-
-    run = Interpreter(model, Shapes(), see=keep)
-    names = [i.name for i in free_inputs(model)]
-    for sizes in ({name: _MASKS + place for place, name in enumerate(usual)}, usual):
-        found.clear()
-        with suppress(NotCoveredError):
-            run.run(dict(zip(names, drawn_inputs(like, sizes, run.field).values(), strict=True)))
-            break
-    return found
+            self.made.add((turned or node.op_type, *held, *(given[::-1] if turned else given)))
 
 
 def _token(array: np.ndarray) -> bytes:

@@ -890,6 +890,25 @@ def test_types_that_an_operator_does_not_take_are_not_certified() -> None:
     assert certify(a, b).reason.startswith("B is not valid: ") and "tensor(bool)" in certify(a, b).reason
 
 
+@pytest.mark.parametrize(("kind", "operand"), [("Sub", 3.0), ("Mul", 2.0), ("Add", 2.0**-30), ("Mul", 1 / 3)])
+def test_arithmetic_of_constants_is_known_where_it_rounds_nothing(kind: str, operand: float) -> None:
+    """As of masks of windows: whether the areas of two places differ by nothing."""
+    whole, other, found = np.arange(40, dtype=np.float32), np.float32(operand), np.float32(0)
+    made = {"Sub": np.subtract, "Mul": np.multiply, "Add": np.add}[kind](whole, other)
+    weights = {"whole": whole, "other": other, "zero": np.float32(0), "far": np.float32(-100), "there": made[9]}
+    a = model(
+        f"d = {kind}(whole, other) e = Equal(d, there) m = Where(e, zero, far) y = Add(x, m)", weights, "float[n, 40] x"
+    )
+    b = model("y = Add(x, m)", {"m": np.where(made == made[9], found, np.float32(-100))}, "float[n, 40] x")
+    assert certify(a, b).ok is (operand > 1)
+
+
+def test_an_axis_beyond_the_rank_is_not_valid() -> None:
+    """Which the interpreter flattens to one row as it does with the last axis; the runtime does not load it."""
+    a, b = (model(f"y = Flatten<axis = {axis}>(x)", {}) for axis in (2, 3))
+    assert certify(a, a).ok and certify(a, b).reason.startswith("B is not valid: ")
+
+
 def test_memory_that_ends_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = model("h = Relu(x) y = Add(h, b)", W), model("h = Relu(x) y = Add(b, h)", W)
     assert certify(a, b).ok
