@@ -19,6 +19,7 @@ import onnx_ir as ir
 from onnxtool.editing.resizing.growing_sums import GrowingSums
 from onnxtool.editing.resizing.ordinary_numbers import WRITTEN_DIGITS, OrdinaryNumbers, digits_of
 from onnxtool.editing.resizing.resize_context import MOST_SEEN, Resizing, hangs_on, node_label
+from onnxtool.editing.resizing.targets import met_size
 from onnxtool.model.ir.queries import attribute, constant_array, producer, walk
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.symbolic_dims import Expr, content
@@ -54,8 +55,15 @@ class Lengths:
     roots: dict[int, str]
     inner: set[int] = field(default_factory=set)
 
-    def fits(self, number: float, *, whole: bool, close: float = 1e-6) -> str:
-        """What a number may be made of: "1 / 40"; "" where nothing fits."""
+    def fits(self, number: float, *, whole: bool, close: float = 1e-6, place: bool = False) -> str:
+        """What a number may be made of: "1 / 40"; "" where nothing fits.
+
+        Args:
+            number: itself.
+            whole: it is an integer.
+            close: how far off rounding may have it, relative.
+            place: it meets places along the dim, of which it may be any part.
+        """
         for size in (*self.roots, *sorted(self.inner - set(self.roots))):
             if size < _TELLING and size not in self.roots:
                 continue
@@ -65,7 +73,13 @@ class Lengths:
         for size, other in () if whole else permutations(self.roots, 2):
             if abs(abs(number) - size / other) <= close * size / other:
                 return f"{size} / {other}"
-        for size in () if whole else self.roots:
+        if place or not whole:
+            return self.part(number)
+        return ""
+
+    def part(self, number: float) -> str:
+        """Of how many equal parts of a size a number is one: 40 / 8; "" where it is none."""
+        for size in self.roots:
             part = round(size / abs(number))
             if 1 < part <= _PARTS and size % part == 0 and size // part >= _POSITIONS and abs(number) == size // part:
                 return f"{size} / {part}"
@@ -197,6 +211,10 @@ class BakedNumbers:
                 )
         for node, told in self._state.assumed:
             self._assume(node, told)
+        self._taken_whole()
+        for value in self._model.graph.outputs:
+            if value not in self._moving:
+                self._assume(None, f"the output {value.name!r}, which hangs on no input, is the same at every size")
         for node, base in self._state.bases:
             usual = digits_of(base, 1e-6) == 1 and f"{base:e}"[0] in "15"  # 10000, 500000
             if not usual:
@@ -224,6 +242,9 @@ class BakedNumbers:
         sizes = sizes_of(value) or ()
         return {a: old[a] for a, s in enumerate(sizes) if self._follows(s) and a < len(old)}
 
+    def _grows(self, value: ir.Value | None) -> bool:
+        return any(self._follows(size) for size in sizes_of(value) or ())
+
     def _measure(self, value: ir.Value | None) -> None:
         changed = [n for n in self._axes(value).values() if n < 100_000]
         self._lengths.inner |= {*changed, prod(changed)} - {1}
@@ -242,6 +263,8 @@ class BakedNumbers:
         if node.op_type == "Concat":
             self._joined(node)
         axes = self._axes(node.inputs[0])
+        if axes and node.op_type == "Tile" and set(self._elements(node.inputs[1])) == {1}:
+            self._idle(node)
         rule = self._rules().get(node.op_type)
         if rule is not None and axes:
             rule(node, axes)
@@ -259,6 +282,13 @@ class BakedNumbers:
             "Conv": self._window, "MaxPool": self._window, "AveragePool": self._window, "LpPool": self._window,
             "ConvTranspose": self._window,
         }  # fmt: skip
+
+    def _taken_whole(self) -> None:
+        """Ends and sizes that were those of the dim, of what nothing needs to be as large as the dim is now."""
+        for node, axis in self._state.whole:
+            size = self._axes(node.inputs[0]).get(axis)
+            if size is not None and met_size(self._state, node.outputs[0], axis, size) is None:
+                self._assume(node, f"{size} is all of the dim, and no size of its own")
 
     def _place(self, node: ir.Node, number: int, size: int) -> None:
         """A position along the dim."""
@@ -285,6 +315,11 @@ class BakedNumbers:
             self._indices(node, self._still(node.inputs[1]), axes[axis])
 
     def _indices(self, node: ir.Node, array: np.ndarray | None, size: int) -> None:
+        places = node.inputs[1]
+        if array is None and node.graph is self._model.graph and self._state.is_of_sizes(places):
+            known = sizes_of(places)  # places of sizes and constants: they count on, or are as many as they were
+            if known is not None and prod(n for n in known if isinstance(n, int)) > 1 and not self._grows(places):
+                self._assume(node, f"{' x '.join(map(str, known))} places of a dim of {size} are right at every size")
         if array is None or not array.size:
             return
         if array.size > _FEW:
@@ -294,9 +329,10 @@ class BakedNumbers:
 
     def _nd_index(self, node: ir.Node, axes: dict[int, int]) -> None:
         array, first = self._still(node.inputs[1]), attribute(node, "batch_dims", 0)
+        rank = len(sizes_of(node.inputs[0]) or ())
         for axis, size in axes.items():
-            if array is not None and first <= axis < first + array.shape[-1]:
-                self._indices(node, array[..., axis - first], size)
+            if (sizes_of(node.inputs[1]) or (0,))[-1] in range(axis - first + 1, rank + 1) and axis >= first:
+                self._indices(node, None if array is None else array[..., axis - first], size)
 
     def _slice(self, node: ir.Node, axes: dict[int, int]) -> None:
         attributes = len(node.inputs) == 1
@@ -334,6 +370,8 @@ class BakedNumbers:
                 self._assume(node, f"the {count} largest are not {told or 'a part of all'}, made of the old size")
 
     def _pad(self, node: ir.Node, axes: dict[int, int]) -> None:
+        if not any(any(self._padding(node, axis)) for axis in range(len(sizes_of(node.inputs[0]) or ()))):
+            self._idle(node)
         for axis, size in axes.items():
             before, after = self._padding(node, axis)
             aligned = (size + before + after) % _ALIGNED == 0
@@ -341,6 +379,10 @@ class BakedNumbers:
                 continue
             if (before or after) and (before != after or aligned or before > _POSITIONS):
                 self._assume(node, f"{before} and {after} more at the ends of a dim of {size} are right at every size")
+
+    def _idle(self, node: ir.Node) -> None:
+        """What was worked out for the old size, at which there was nothing to do."""
+        self._assume(node, "it does nothing at every size")
 
     def _padding(self, node: ir.Node, axis: int) -> tuple[int, int]:
         """What a Pad adds to the ends of a dim."""
@@ -368,6 +410,8 @@ class BakedNumbers:
         still = prod(d if isinstance(d, int) else content(d) for d in data) or 1
         items = elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
         target = items.elements if items is not None else attribute(node, "shape", ())
+        if data == sizes_of(node.outputs[0]) and any(size in data for size in axes.values()):
+            self._assume(node, f"the dims of its target are in the order of the data's {', '.join(map(str, data))}")
         for number in target:
             if isinstance(number, int) and number > 1 and still % number:
                 self._assume(node, f"{number} of the target is not made of {', '.join(map(str, axes.values()))}")
@@ -430,6 +474,8 @@ class BakedNumbers:
         rank = len(sizes_of(node.inputs[0]) or ()) - 2
         kernel = _window_of(node)
         strides, pads = attribute(node, "strides") or [1] * rank, attribute(node, "pads") or [0] * (2 * rank)
+        if "Pool" in node.op_type and {*kernel, *strides} == {1}:
+            self._idle(node)
         if attribute(node, "output_shape"):
             self._assume(node, "its output_shape is the same at every size")
         for axis, size in axes.items():
@@ -502,18 +548,20 @@ class BakedNumbers:
             if array is None or array.dtype.kind not in "iuf":
                 continue
             alone = computed or (array.size == 1 and self._meets(node, value))
+            place = any(self._state.is_of_sizes(v) and self._grows(v) for v in node.inputs)
             numbers = np.unique(array)
             if array.dtype.kind == "f" and len(numbers) > _LEARNED and not computed:
                 continue
             for number in numbers:
                 if number in fitting and number not in self._lengths.roots:
                     continue
-                self._amount(node, number, array.dtype, name=value.name if value is not None else "", alone=alone)
+                own = (value.name if value is not None else "") or ""
+                self._amount(node, number, array.dtype, name=own, alone=alone, place=place)
                 if scales and (told := self._lengths.shares(float(number))):
                     self._assume(node, f"{number:.6g}, a scale of a mean, is not {told}, made of the old size")
         for item in node.attributes.values():
-            scales = item.type == ir.AttributeType.FLOAT and (operator.accumulates or item.name in ("alpha", "scale"))
-            if scales and not item.is_ref():
+            amount = operator.accumulates or item.name in ("alpha", "epsilon", "scale")
+            if amount and item.type == ir.AttributeType.FLOAT and not item.is_ref():
                 self._amount(node, item.as_float(), np.dtype(np.float32), name=item.name, alone=True)
 
     def _fitting(self, node: ir.Node) -> set[int] | None:
@@ -573,7 +621,9 @@ class BakedNumbers:
         if numbers and any(self._follows(e) for known in elements for e in known):
             self._assume(node, f"{numbers[0]}, with which a size is compared, is not made of the old size")
 
-    def _amount(self, node: ir.Node, number: float, dtype: np.dtype, *, name: str | None, alone: bool) -> None:
+    def _amount(
+        self, node: ir.Node, number: float, dtype: np.dtype, *, name: str | None, alone: bool, place: bool = False
+    ) -> None:
         """One number that a node computes with.
 
         Args:
@@ -582,6 +632,7 @@ class BakedNumbers:
             dtype: how closely it is known.
             name: of the constant or the attribute.
             alone: it is one number for all elements, and so none that was learned for a channel.
+            place: it meets places along the dim.
         """
         whole = dtype.kind in "iu"
         if not np.isfinite(number) or number == 0 or abs(number) in (1, None if whole else np.finfo(dtype).max):
@@ -589,9 +640,11 @@ class BakedNumbers:
         if whole and abs(number) < _TELLING:
             return
         close = 0.0 if whole else _CLOSE.get(dtype, 1e-3)
-        if not whole and self._ordinary.explains(float(number), close, scales=node.op_type in ("Mul", "Div")):
+        part = place and self._lengths.part(float(number))
+        scales = node.op_type in ("Mul", "Div")
+        if not whole and not part and self._ordinary.explains(float(number), close, scales=scales):
             return
-        told = self._lengths.fits(float(number), whole=whole, close=close)
+        told = self._lengths.fits(float(number), whole=whole, close=close, place=place)
         if not told and not whole and alone:
             told = self._lengths.shorter(float(number), close)
         if told:

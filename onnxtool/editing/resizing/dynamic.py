@@ -208,7 +208,8 @@ def _computed_constants(known: ir.Model, context: EditContext) -> dict[str, np.n
 def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | None) -> str:
     """One line that names the node."""
     named = next((n for n in model.graph.all_nodes() if fault.node and n.name == fault.node), None)
-    where = node_label(named) if named is not None else None
+    drawn = next((f"{node_label(n)} draws random numbers" for n in model.graph.all_nodes() if is_random(n)), None)
+    where = drawn or (node_label(named) if named is not None else None)
     suspects = list(dict.fromkeys(f"{node_label(n)} {why}" for n, why in state.suspects))
     where = next((s for s in suspects if where and s.startswith(where)), where)
     if where is None and suspects:
@@ -216,7 +217,7 @@ def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | N
     if where is None and proof is not None:
         mixing = proof.dependence(model, state).node
         where = f"{mixing} mixes the rows" if mixing else None
-    elif suspects and where not in suspects:
+    elif suspects and where not in (*suspects, drawn):
         where = f"{where}, after {suspects[0]}"
     prefix = f"{where}: " if where else ""
     return f"{prefix}{fault.reason.removesuffix('.')}. Nothing was written."

@@ -36,10 +36,10 @@ class OrdinaryNumbers:
             scales: something is multiplied with it; by 3 to 6 nothing is without a limit of that size.
         """
         size = abs(number)
-        roots = [n**power for n in self.lengths if scales for power in (0.5, -0.5)]
-        if any(abs(size * n - factor) <= close * factor for n in self.lengths for factor in (1, 2)) or any(
-            abs(size - root) <= close * root for root in roots
-        ):
+        own = [factor / part for n in self.lengths for part in (n, n - 1) if part for factor in (1, 2, pi)]
+        own += [log(n) ** power for n in self.lengths if n > 1 for power in (1, -1)]
+        own += [n**power for n in self.lengths if scales for power in (0.5, -0.5)]
+        if any(abs(size - known) <= close * known for known in own):
             return False
         small = size < 1 or size == 2 or (size <= 6 and not scales) or size in self.limits
         if small and digits_of(size, close) == 1:
@@ -57,3 +57,8 @@ def digits_of(number: float, close: float) -> int:
         if abs(float(f"{number:.{digits}g}") - number) <= close * abs(number) / 4:
             return digits
     return WRITTEN_DIGITS + 1
+
+
+def is_share(step: float, count: int) -> bool:
+    """Whether a step is likelier a share of where so many of them end: 0.5 of 10 for 20 places."""
+    return step % 1 != 0 and any(digits_of(step * n, 1e-6) <= digits_of(step, 1e-6) for n in (count - 1, count))

@@ -8,16 +8,19 @@ the dim has places. The numbers of the function are nodes of the graph like othe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.resizing.ordinary_numbers import is_share
 from onnxtool.editing.resizing.resize_context import Resizing, node_key
 from onnxtool.model.ir.queries import attribute, constant_array, producer
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.shape_inference import infer_node
+from onnxtool.model.operators.symbolic_dims import exact_divide, multiply
 from onnxtool.model.operators.table import operator_of
-from onnxtool.model.operators.value_facts import Size, integers, set_sizes, sizes_of
+from onnxtool.model.operators.value_facts import Size, Sizes, integers, set_sizes, sizes_of
 
 _TELLING = 4  # places of which a function of two numbers has to give all
 _MOST = 1 << 24  # elements
@@ -54,7 +57,7 @@ def continued(state: Resizing, node: ir.Node, index: int, axes: Axes) -> ir.Valu
     """
     value = node.inputs[index]
     array = state.array(value)
-    made = _function_of_places(state, node, array, axes) if array is not None else None
+    made = _function_of_places(state, node, array, axes)
     if made is None and value is not None and (rows := _rows_of_table(state, value, axes)) is not None:
         made = _more_rows(state, node, value, axes, rows)
     if made is None and (origins := _origins(state, value, axes)):
@@ -64,11 +67,11 @@ def continued(state: Resizing, node: ir.Node, index: int, axes: Axes) -> ir.Valu
     return made
 
 
-def _function_of_places(state: Resizing, node: ir.Node, array: np.ndarray, axes: Axes) -> ir.Value | None:
+def _function_of_places(state: Resizing, node: ir.Node, array: np.ndarray | None, axes: Axes) -> ir.Value | None:
+    if array is None or array.size > _MOST:
+        return None
     places = _Places(state, node, array.ndim, axes)
     made: ir.Value | None = None
-    if array.size > _MOST:
-        return None
     if len(axes) == 1:
         made = places.affine(array) or (places.sines(array) if array.dtype.kind == "f" else None)
     elif len(axes) == 2:
@@ -119,39 +122,57 @@ def _more_rows(state: Resizing, node: ir.Node, value: ir.Value, axes: Axes, rows
 
 def _origins(state: Resizing, value: ir.Value | None, axes: Axes) -> dict[tuple[str, int], Axes] | None:
     """The operands that a tensor is made of and that go on: positions of which a table has rows, and the like."""
-    maker, rank = value.producer() if value is not None else None, len(sizes_of(value) or ())
-    if maker is None or not rank or maker.graph is not state.model.graph or len(maker.outputs) != 1:
+    maker, made = value.producer() if value is not None else None, sizes_of(value) or ()
+    if maker is None or not made or maker.graph is not state.model.graph or len(maker.outputs) != 1:
         return None
     found: dict[tuple[str, int], Axes] = {}
     for index, operand in enumerate(maker.inputs):
         sizes = sizes_of(operand) or ()
-        own = {to: axes[a] for a, to in _axes_of_operand(maker, index, rank, len(sizes)).items() if a in axes}
+        follows = _axes_of_operand(state, maker, index, made, sizes).items()
+        own = {to: _share(axes[a], sizes[to], made[a]) for a, to in follows if a in axes}
+        repeated = {a: size for a, size in own.items() if sizes[a] == 1}
         own = {a: size for a, size in own.items() if sizes[a] != 1}
+        if repeated and maker.op_type == "Expand":
+            found[node_key(maker), 1] = {a + len(made) - len(sizes): size for a, size in repeated.items()}
         if not own:
             continue
         array = state.array(operand)
-        continues = array is not None and _function_of_places(state, maker, array, own) is not None
-        if continues or (operand is not None and _rows_of_table(state, operand, own) is not None):
-            found[node_key(maker), index] = own
-        elif deeper := _origins(state, operand, own):
+        if deeper := _origins(state, operand, own):
             found |= deeper
+        elif _function_of_places(state, maker, array, own) is not None or (
+            operand is not None and _rows_of_table(state, operand, own) is not None
+        ):
+            found[node_key(maker), index] = own
         else:
             return None
     return found
 
 
-def _axes_of_operand(node: ir.Node, index: int, rank: int, own: int) -> dict[int, int]:
+def _share(wanted: Size, size: Size, made: Size) -> Size:
+    """The size that an operand's dim gets, where a Reshape joins it with others to what is wanted, or cuts it."""
+    return wanted if size in (1, made) else exact_divide(multiply(wanted, size), made) or wanted
+
+
+def _axes_of_operand(state: Resizing, node: ir.Node, index: int, made: Sizes, sizes: Sizes) -> dict[int, int]:
     """Axes of the output -> axes of an operand that has the same dims there, and whose elements stay in their order."""
-    if operator_of(node).shape == "broadcast":
+    rank, own = len(made), len(sizes)
+    if operator_of(node).shape == "broadcast" or (node.op_type == "Expand" and index == 0):
         return {a: a - rank + own for a in range(rank - own, rank)}
     if node.op_type == "Gather" and index == 1:
         first = attribute(node, "axis", 0) % (rank - own + 1)
         return {first + a: a for a in range(own)}
+    if node.op_type == "GatherND" and index == 1:
+        return {a: a for a in range(own - 1)}
     if node.op_type == "Unsqueeze" and index == 0:
         kept = [a for a in range(rank) if a not in {n % rank for n in axes_of(node) or ()}]
         return {a: place for place, a in enumerate(kept)}
     if node.op_type == "Transpose":
         return dict(enumerate(attribute(node, "perm", range(rank)[::-1])))
+    if node.op_type == "Reshape" and index == 0:
+        before, after = ([state.old.number(d) for d in dims] for dims in (sizes, made))
+        starts = {prod(before[:a]): a for a in reversed(range(own)) if before[a] != 1}
+        found = {a: starts.get(prod(after[:a]), -1) for a in range(rank) if after[a] != 1}
+        return {a: b for a, b in found.items() if b >= 0 and before[b] == after[a]}
     return {a: a for a in range(rank)} if operator_of(node).shape == "same" and index == 0 else {}
 
 
@@ -185,6 +206,10 @@ class _Places:
         ramp = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
         if not _equal(first + step * ramp.astype(rows.dtype), rows):
             return None
+        last = rows[-1]
+        shares = step.size == 1 and is_share(step.item(), len(rows))
+        if shares or ((first == -last) & (first != 0)).any():
+            self._state.assumed.append((self._node, f"the line to {last.flat[0]:g} does not end there at every size"))
         return self._line(self.at(axis, rows.dtype), np.expand_dims(first, axis), np.expand_dims(step, axis))
 
     def difference(self, array: np.ndarray) -> ir.Value | None:
@@ -299,7 +324,7 @@ def _ladder(table: np.ndarray, eps: float, first: int) -> tuple[float, np.ndarra
         speeds = 2 * np.arcsin(np.sqrt(bend / 2))  # cos(a + w) + cos(a - w) = 2 cos(a) cos(w)
     slower = speeds[speeds < 1 - 1e-3]
     for count in {table.shape[1], table.shape[1] // 2, table.shape[1] // 4} if slower.size else ():
-        base = slower.max() ** -count
+        base = slower.max() ** -count if slower.max() > 0 else np.inf
         if count < 2 or not np.isfinite(base):
             continue
         base = float(f"{base:.{_ROUND}g}")

@@ -20,6 +20,7 @@ from onnxtool.optimization.pass_context import PassContext
 
 MOST_SEEN = 1 << 22  # elements of a tensor that is looked at
 _MOST_STRIDE = 64
+_OF_SIZES = ("Shape", "Size")
 
 
 def node_label(node: ir.Node) -> str:
@@ -64,6 +65,7 @@ class Resizing:
         ambiguous: node name -> number of alternatives, for nodes that have several.
         suspects: nodes that mix or drop the dim that changes, with what they do.
         assumed: nodes of which something is taken for granted that no run shows, with what it is.
+        whole: nodes that took all of a dim, by its number, with the axis: they may stop there at other sizes.
         rewritten: one line for each change.
         sizes: tensors that hold sizes which are computed now.
         limits: symbol -> the largest size for which a table has rows.
@@ -88,6 +90,7 @@ class Resizing:
         self.ambiguous: dict[str, int] = {}
         self.suspects: list[tuple[ir.Node, str]] = []
         self.assumed: list[tuple[ir.Node, str]] = []
+        self.whole: list[tuple[ir.Node, int]] = []
         self.rewritten: list[str] = []
         self.position: ir.Node | None = None
         self.sizes: set[ir.Value] = set()
@@ -96,6 +99,7 @@ class Resizing:
         self.bases: list[tuple[ir.Node, float]] = []
         self.rounded = False
         self._moving: set[ir.Value] = set(model.graph.inputs)  # what hangs on inputs, or on their sizes
+        self._valued: set[ir.Value] = set(model.graph.inputs)  # what hangs on the values of inputs
         self._seen: list[ir.Value] = []
         self._anchors: dict[Expr, tuple[ir.Value, int]] = {}
         self._scalars: dict[Expr, ir.Value] = {}
@@ -112,6 +116,10 @@ class Resizing:
         if found is None and value is not None and (value not in self._moving or not self.changed(value)):
             found = self._indices.get(value.name or "")
         return found
+
+    def is_of_sizes(self, value: ir.Value | None) -> bool:
+        """Whether constants and sizes alone decide a value of the main graph."""
+        return value not in self._valued
 
     def stride(self, symbol: str) -> int:
         """How many elements of a dim make one behind all strides; the model may take multiples of it only."""
@@ -136,6 +144,8 @@ class Resizing:
         """Note what a node makes, and whether that hangs on an input."""
         if hangs_on(node, self._moving):
             self._moving |= set(node.outputs)
+        if node.op_type not in _OF_SIZES and hangs_on(node, self._valued):
+            self._valued |= set(node.outputs)
         if node.op_type in ("Reshape", "Flatten"):
             self.old.merge(sizes_of(node.inputs[0]) or (), sizes_of(node.outputs[0]) or ())
         for value in node.outputs:
@@ -164,6 +174,8 @@ class Resizing:
         value.dtype = ir.DataType.INT64
         if any(v in self._moving for v in inputs):
             self._moving.add(value)
+        if op_type not in _OF_SIZES and any(v in self._valued for v in inputs):
+            self._valued.add(value)
         return value
 
     def constant(self, numbers: Sequence[int] | np.ndarray, base: str) -> ir.Value:

@@ -12,6 +12,7 @@ from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, n
 from onnxtool.editing.resizing.resize_operands import enlarge, follow
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
+from onnxtool.editing.resizing.targets import repeat_to
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.model.ir.queries import attribute, bodies_of
 from onnxtool.model.operators.shape_inference import infer_node
@@ -114,7 +115,10 @@ def _visit(state: Resizing, node: ir.Node) -> None:
             if node.op_type == "Gather" and (indices := state.array(node.inputs[index])) is not None:
                 rows = (sizes_of(node.inputs[0]) or ())[attribute(node, "axis", 0)]
                 state.limit(axes.values(), rows, indices)
-            follow(state, node, index, axes)
+            if node.op_type == "Expand" and index == 1:
+                repeat_to(state, node, axes)
+            else:
+                follow(state, node, index, axes)
     rule = RULES.get(node.op_type) if node.domain in STANDARD else None
     if rule is not None:
         # An input is missing or odd: the node stays as it is, and the proof tells.

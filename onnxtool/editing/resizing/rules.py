@@ -157,7 +157,7 @@ def _gather(state: Resizing, node: ir.Node) -> None:
         everything = state.count_to(data[axis], node)
         node.replace_input_with(1, everything)
         state.note(node, f"indices count to {data[axis]}")
-    elif array is not None and _of_every_picture(state, node, data[axis], old, array):
+    elif _of_every_picture(state, node, data[axis], old, array):
         return
     elif array is not None:
         which = array.reshape(-1)[0] if array.size else "no"
@@ -181,14 +181,16 @@ def _merged_rows(state: Resizing, node: ir.Node, size: Size, old: int) -> None:
         _offset_rows(state, node, axes[0], wanted, rest)
 
 
-def _of_every_picture(state: Resizing, node: ir.Node, size: Size, old: int, array: np.ndarray) -> bool:
-    """Constant indices into what was one picture and now are all of them, one after the other."""
-    parts = state.old.factors(size, old)
+def _of_every_picture(state: Resizing, node: ir.Node, size: Size, old: int, array: np.ndarray | None) -> bool:
+    """Indices of constants and sizes alone into what was one picture and now are all of them, one after the other."""
+    parts = [(part, number) for part, number in state.old.factors(size, old) if number == 1]
     rest = state.old.rest(size, parts)
-    places = [i for i, n in enumerate(array.shape) if n == 1]
-    if len(parts) != 1 or parts[0][1] != 1 or not isinstance(rest, int) or rest < 2 or not places:
+    places = [i for i, n in enumerate(sizes_of(node.inputs[1]) or ()) if n == 1]
+    if len(parts) != 1 or rest is None or rest == 1 or not places:
         return False
-    if node.graph is not state.model.graph or (array < 0).any():
+    if node.graph is not state.model.graph or not state.is_of_sizes(node.inputs[1]):
+        return False
+    if array is not None and (array < 0).any():
         return False
     _offset_rows(state, node, places[0], parts[0][0], rest)
     return True

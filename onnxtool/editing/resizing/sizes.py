@@ -50,6 +50,11 @@ class OldSizes:
         sizes = self._sizes.get(value.name or "") if value is not None else None
         return None if sizes is None else tuple(self.number(d) for d in sizes)
 
+    def root(self, number: int) -> Expr | None:
+        """The one dim of the inputs that was as large; None where there is none, or several."""
+        found = [symbol(name) for name, size in self.roots.items() if size == number]
+        return found[0] if len(found) == 1 else None
+
     def adopt(self, made: ir.Value, value: ir.Value) -> None:
         """A new value has the dims of one that it stands for."""
         if value.name in self._sizes and made.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -12,9 +13,9 @@ from onnxtool.editing.resizing.resize_context import Resizing
 from onnxtool.editing.resizing.resize_operands import shrink
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import reshaped
-from onnxtool.model.operators.symbolic_dims import Expr, exact_divide, floor_divide, multiply
+from onnxtool.model.operators.symbolic_dims import Expr, exact_divide, floor_divide, multiply, product
 from onnxtool.model.operators.table import operator_of
-from onnxtool.model.operators.value_facts import Size, elements_of, integers, set_sizes, sizes_of
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, integers, set_sizes, sizes_of
 
 _TO_THE_END = 2**63 - 1
 _HUGE = 1 << 30
@@ -26,15 +27,9 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     if data is None or old_data is None or len(old_data) != len(data) or not state.changed(node.inputs[0]):
         return
     copies = not attribute(node, "allowzero", 0)
-    if len(node.inputs) < 2:
-        wanted: tuple[Size | None, ...] = tuple(attribute(node, "shape", ()))
-    else:
-        items = elements_of(node.inputs[1])
-        if items is None:
-            return
-        wanted = items.elements
-    if any(isinstance(w, Expr) for w in wanted):
-        return  # computed from the shape of a tensor already
+    wanted = _target(state, node, data)
+    if wanted is None:
+        return
     now = reshaped(data, wanted, copies)
     old_target = _old_target(old_data, wanted, copies)
     if old_target is None:
@@ -57,23 +52,35 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     if now == chosen or not all(state.old.is_known(s) for s in chosen if isinstance(s, int) and s):
         return
     cut = _cut(state, node, data, chosen, old_target)
-    numbers: list[Size] = []
+    fresh: list[Size] = []
     open_at = None
     for index, size in enumerate(chosen):
         if isinstance(size, int):
-            numbers.append(size)
+            fresh.append(size)
         elif copies and index < len(data) and data[index] == size:
-            numbers.append(0)
+            fresh.append(0)
         elif open_at is None and not cut:
             open_at = index
-            numbers.append(-1)
+            fresh.append(-1)
         else:
-            numbers.append(size)
+            fresh.append(size)
     if len(node.inputs) < 2:
-        node.attributes["shape"] = ir.AttrInt64s("shape", [n if isinstance(n, int) else -1 for n in numbers])
+        node.attributes["shape"] = ir.AttrInt64s("shape", [n if isinstance(n, int) else -1 for n in fresh])
     else:
-        _replace(state, node, 1, numbers)
-    state.note(node, f"target {_told(wanted)} is now {_told(numbers)}")
+        _replace(state, node, 1, fresh)
+    state.note(node, f"target {_told(wanted)} is now {_told(fresh)}")
+
+
+def _target(state: Resizing, node: ir.Node, data: Sizes) -> tuple[Size | None, ...] | None:
+    """What a Reshape says, with the old numbers; None where that is computed from sizes, and holds what there is."""
+    items = elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    wanted = items.elements if items is not None else attribute(node, "shape")
+    if wanted is None or not any(isinstance(w, Expr) for w in wanted):
+        return wanted if wanted is None else tuple(wanted)
+    numbers = [w for w in wanted if w not in (None, 0, -1)]
+    if len(numbers) < len(wanted) or product(numbers) == product(data):
+        return None
+    return tuple(state.old.number(w) for w in numbers)
 
 
 def _cut(
@@ -155,6 +162,14 @@ def expand(state: Resizing, node: ir.Node) -> None:
         state.note(node, f"target {_told(items.elements)} is now {_told(elements)}")
 
 
+def repeat_to(state: Resizing, node: ir.Node, axes: Mapping[int, Size]) -> None:
+    """Have an Expand repeat a dim of 1 up to sizes of its output."""
+    items = elements_of(node.inputs[1])
+    if items is not None and items.complete:
+        shift = len(items.elements) - len(state.old.of(node.outputs[0]) or ())
+        _replace(state, node, 1, [axes.get(i - shift, e or 1) for i, e in enumerate(items.elements)])
+
+
 def slices(state: Resizing, node: ir.Node) -> None:
     """A slice up to the old size goes to the end, or to the size of what it is added to or joined with."""
     old, data = state.old.of(node.inputs[0]), sizes_of(node.inputs[0])
@@ -179,8 +194,13 @@ def slices(state: Resizing, node: ir.Node) -> None:
         if axis not in changed:
             continue
         if ends[place] == old[axis]:
-            met = None if attributes or narrow or starts[place] else _met(state, node, axis, old[axis])
-            fresh[place] = _TO_THE_END if met is None or met == data[axis] else met
+            fresh[place] = _TO_THE_END
+            if starts[place] in (0, -old[axis]):
+                met = met_size(state, node.outputs[0], axis, old[axis]) or state.old.root(old[axis])
+                if met is not None and met != data[axis] and not (attributes or narrow):
+                    fresh[place] = met
+                else:
+                    state.whole.append((node, axis))
         elif abs(ends[place]) < _HUGE or starts[place] not in (0, -old[axis]):
             state.suspects.append((node, "takes a part of the dim"))
     if fresh != list(ends):
@@ -210,7 +230,9 @@ def resize(state: Resizing, node: ir.Node) -> None:
         size = data[axis % len(data)]
         if not state.old.changes(size):
             continue
-        met = _met(state, node, axis % len(data), wanted[place])
+        met = met_size(state, node.outputs[0], axis % len(data), wanted[place])
+        if wanted[place] == old[axis % len(data)]:
+            state.whole.append((node, axis % len(data)))
         if met is not None:
             fresh[place] = met
         else:
@@ -223,14 +245,16 @@ def resize(state: Resizing, node: ir.Node) -> None:
         state.note(node, f"sizes {list(wanted)} are now {_told(fresh)}")
 
 
-def _met(state: Resizing, node: ir.Node, axis: int, wanted: int) -> Size | None:
-    """The size of what a result is added to or joined with, which it has to have at every size; None without such."""
-    for user in {use.node for use in node.outputs[0].uses()}:
-        joined = user.op_type == "Concat" and attribute(user, "axis", 0) != axis
-        if not joined and operator_of(user).shape != "broadcast":
+def met_size(state: Resizing, value: ir.Value, axis: int, wanted: int) -> Size | None:
+    """The size of what a value is added to or joined with, which it has to have at every size; None without such."""
+    rank = len(sizes_of(value) or state.old.of(value) or ())
+    for user in dict.fromkeys(use.node for use in value.uses()):
+        broadcast = operator_of(user).shape == "broadcast"
+        if not broadcast and (user.op_type != "Concat" or attribute(user, "axis", 0) % rank == axis):
             continue
-        for sizes in (sizes_of(v) for v in user.inputs if v is not node.outputs[0]):
-            size = sizes[axis] if sizes is not None and len(sizes) == len(sizes_of(node.inputs[0]) or ()) else 0
+        for sizes in (sizes_of(v) for v in user.inputs if v is not value):
+            place = axis - rank + len(sizes or ())
+            size = sizes[place] if sizes and place >= 0 and (broadcast or len(sizes) == rank) else 0
             if wanted > 1 and state.old.changes(size) and state.old.number(size) == wanted:
                 return size
     return None

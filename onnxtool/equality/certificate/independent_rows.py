@@ -97,7 +97,8 @@ def row_dependence(
             rows = min(max(*(sizes[key] for key in batch), 2), most)
             tried.append({**sizes, **dict.fromkeys(batch, rows)})
         tried += _other_constants(model, usual[0], batch, most, [s for s in tried if 0 not in s.values()])
-        tried = [s for s in tried if fixed is None or all(s[key] != fixed.size for key in batch)]
+        alone = fixed.size if fixed else 1
+        tried = [s for s in tried if all(s[key] != alone for key in batch)]
         for sizes in [s for i, s in enumerate(tried) if 0 not in s.values() and s not in tried[:i]]:
             found = _Rows(model, sizes, batch, until, fixed).dependence()
             if found.reason:

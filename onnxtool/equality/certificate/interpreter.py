@@ -88,7 +88,7 @@ Handler = Callable[["Interpreter", list[Item], Attributes], Any]
 _OPERATORS: dict[str, Handler] = {}
 _ONE_KIND: dict[Handler, bool] = {}  # whether what a handler computes does not hang on the operator's name
 Follower = Callable[["Interpreter", str, list[Item], Attributes, list[Item]], None]
-_FOLLOWERS: list[Follower] = []
+_FOLLOWERS: tuple[list[Follower], list[Follower]] = ([], [])
 
 
 def operator(*names: str, alike: bool = False) -> Callable[[Handler], Handler]:
@@ -105,9 +105,9 @@ def operator(*names: str, alike: bool = False) -> Callable[[Handler], Handler]:
     return register
 
 
-def follow(follower: Follower) -> None:
-    """Registers what sees each operator with its inputs, attributes and outputs, in models that ask for NaN."""
-    _FOLLOWERS.append(follower)
+def follow(follower: Follower, *, rows: bool = False) -> None:
+    """Registers what sees each operator with its inputs, attributes and outputs, where NaN, or rows, are asked for."""
+    _FOLLOWERS[rows].append(follower)
 
 
 def moves(kind: str) -> bool:
@@ -396,9 +396,8 @@ class Interpreter:
         except FAULTS as error:
             raise UndefinedError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
         outputs = list(found) if isinstance(found, tuple) else [found]
-        if self._asks:
-            for follower in _FOLLOWERS:
-                follower(self, node.op_type, inputs, attributes, outputs)
+        for follower in (*(_FOLLOWERS[0] if self._asks else ()), *(_FOLLOWERS[1] if self._asks_rows else ())):
+            follower(self, node.op_type, inputs, attributes, outputs)
         return outputs
 
     def _remembered(self, node: onnx.NodeProto, inputs: list[Item], attributes: Attributes) -> Any:
@@ -539,7 +538,7 @@ class Interpreter:
 
     def modulo(self, value: Item) -> Item:
         """Integers as they are when those that arithmetic made have wrapped around: their order hangs on it."""
-        if not isinstance(value, Value) or value.tag != WRAPS:
+        if not isinstance(value, Value) or value.tag != WRAPS or value.ends is not None:
             return value
         found = self.symbol(self.field.hash("modulo", value.data, attributes=value.dtype.name), value.dtype)
         found.number = value.number

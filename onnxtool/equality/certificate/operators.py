@@ -14,6 +14,7 @@ from onnxtool.equality.certificate import attention, encoders, trees
 from onnxtool.equality.certificate.bounds import bound_of
 from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.interpreter import Interpreter, operator
+from onnxtool.equality.certificate.places import ends_of, taken_between
 from onnxtool.equality.certificate.recurrent import recurrent_layer
 from onnxtool.equality.certificate.values import (
     Array,
@@ -792,7 +793,13 @@ def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         if table.exact:
             return m.by_reference("Gather", i, {"axis": axis})
         return m.symbol(m.field.rows(table.data, indices.data, axis), table.dtype)
-    return m.symbol(m.field.take(m.elements(table), indices.data, axis), table.dtype)
+    x, ends = m.elements(table), ends_of(indices)
+    each = None if ends is None else (ends[0][..., None], ends[1][..., None])
+    found = taken_between(f, np.moveaxis(x, axis, 0), indices.data[..., None], each)
+    if found is not None:
+        first = indices.data.ndim
+        return m.symbol(np.moveaxis(found, range(first, first + axis), range(axis)), table.dtype)
+    return m.symbol(f.take(x, indices.data, axis), table.dtype)
 
 
 @operator("GatherElements", "GatherND")
@@ -804,7 +811,23 @@ def _gather_symbols(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         columns = columns[tuple(slice(n) if d != axis else slice(None) for d, n in enumerate(indices.shape))]
         return m.symbol(f.hash("take element", columns, indices), i[0].dtype)
     attributes = {k: v for k, v in a.items() if not k.startswith("_")}
+    if a["_kind"] == "GatherND" and not attributes.get("batch_dims", 0):
+        found = taken_between(f, table, indices, ends_of(i[1]))
+        if found is not None:
+            return m.symbol(found, i[0].dtype)
     return m.opaque(a["_kind"], i, attributes, 1, "")
+
+
+@operator("ScatterElements", "Scatter", alike=True)
+def _scatter(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    """A function of all that lies along the axis, as far as places reach: of elements, places and what goes there."""
+    f, (data, places, updates) = m.field, (m.elements(v) for v in i[:3])
+    axis = a.get("axis", 0) % data.ndim
+    if any(n != places.shape[d] for d, n in enumerate(data.shape) if d != axis):
+        return m.opaque("ScatterElements", i, {k: v for k, v in a.items() if not k.startswith("_")}, 1, "")
+    columns = (np.expand_dims(f.digest(x, axis), axis) for x in (data, places, updates))
+    at = np.arange(data.shape[axis]).reshape([-1 if d == axis else 1 for d in range(data.ndim)])
+    return m.symbol(f.hash("scatter", *columns, at, attributes=a.get("reduction")), i[0].dtype)
 
 
 @operator("OneHot")

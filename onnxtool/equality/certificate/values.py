@@ -84,6 +84,7 @@ class Value:
         nan: of a softmax, which of its numbers are NaN because all that it is taken over is -inf; as elements that
             stand for 0 or 1, broadcast.
         over: of a mean of squares and what is made of it, what it is no smaller than.
+        ends: of whole numbers the smallest and the largest that each may be, where rows are asked for.
     """
 
     data: Array
@@ -95,6 +96,7 @@ class Value:
     bound: float | None = None
     nan: Array | None = None
     over: Over | None = None
+    ends: tuple[Array, Array] | None = None
 
 
 @functools.cache

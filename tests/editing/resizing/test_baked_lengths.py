@@ -84,6 +84,8 @@ def waves(n: int, base: float = 10000) -> np.ndarray:
 
 WIDER = {"w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
 PAIRS = "t = Transpose<perm=[0, 2, 1]>(x) q = MatMul(x, t) "
+COLUMNS = {"r": lambda n: np.arange(n)[None, :, None], "p": lambda n: np.arange(n)[None, None]}
+NEAR = "d = Sub(r, p) e = Abs(d) g = Less(e, k) f = Cast<to=1>(g) "
 FILTER = np.linspace(-1, 1, 36, dtype=np.float32).reshape(4, 3, 3)
 
 BAKED = {
@@ -291,7 +293,7 @@ BAKED = {
         PLACES + "f = Cast<to=1>(r) q = Mul(f, c) u = Unsqueeze(q, a) y = Mul(x, u)", "Mul", **RANGE, a=i64(0, 2),
         c=scalar(lambda n: 1 / n),
     ),
-    "a ramp to one": net("y = Add(x, p)", "Mul", p=lambda n: np.linspace(0, 1, n, dtype=np.float32)[None, :, None]),
+    "a ramp to one": net("y = Add(x, p)", "Add", p=lambda n: np.linspace(0, 1, n, dtype=np.float32)[None, :, None]),
     "places from the end": net("y = Add(x, p)", "Add", p=lambda n: np.arange(n, dtype=np.float32)[None, ::-1, None]),
     "waves with a base of the length": net("m = MatMul(x, w) y = Add(m, p)", "Add", **WIDER, p=lambda n: waves(n, n)),
     "waves with a base that grows": net(
@@ -357,12 +359,77 @@ BAKED = {
         y = Mul(d, e)""",
         "Div", axis=AXIS, m=lambda n: np.ones((1, n, 1), np.float32), e=np.float32(7),
     ),
+    "resized to its own size": net('y = Resize<mode="nearest">(x, , , s)', "Resize", s=i64(1, L, 3)),
+    "cut where it ends": net("a = Slice(x, b, e, axis) y = Neg(a)", "Slice", b=i64(0), e=i64(L), axis=AXIS),
+    "padding up to a multiple of 8": net("y = Pad(x, p)", "Pad", p=lambda n: i64(0, 0, 0, 0, -n % 8, 0)),
+    "pooled into forty": net(
+        lambda n: TURNED + f"y = AveragePool<kernel_shape=[{max(n // L, 1)}], strides=[{max(n // L, 1)}]>(t)",
+        "AveragePool"
+    ),
+    "repeated up to forty": net("y = Tile(x, r)", "Tile", r=lambda n: i64(1, max(L // n, 1), 1)),
+    "places around the middle": net(
+        "y = Add(x, p)", "Add", p=lambda n: np.linspace(-(n - 1) / 2, (n - 1) / 2, n, dtype="f")[None, :, None]
+    ),
+    "places up to twenty": net("y = Add(x, p)", "Add", p=lambda n: np.float32(np.arange(n) * (20 / n))[None, :, None]),
+    "an epsilon of the length": net(
+        lambda n: TURNED + f"y = BatchNormalization<epsilon={1 / n:.9f}>(t, o, z, z, o)", "BatchNormalization",
+        o=np.ones(3, np.float32), z=np.zeros(3, np.float32),
+    ),
+    "a window of a tenth, worked out from places": net(
+        PAIRS + NEAR + "y = Add(q, f)", "Less", **COLUMNS, k=lambda n: np.int64(n // 10)
+    ),
+    "places times a step up to twenty": net(
+        "f = Cast<to=1>(p) s = Mul(f, c) y = Add(x, s)", "Add", p=lambda n: np.arange(n)[None, :, None],
+        c=scalar(lambda n: 20 / n),
+    ),
+    "places behind an eighth": net(
+        "s = Sub(k, p) f = Cast<to=1>(s) y = Add(x, f)", "Add", p=lambda n: np.arange(n)[None, :, None],
+        k=lambda n: np.int64(n // 8),
+    ),
+    "places of a diagonal, by a size": net(
+        TURNED + "q = MatMul(x, t) h = Shape<start=1, end=2>(q) r = Mul(p, h) i = Add(r, p) f = Flatten<axis=3>(q) "
+        "g = Gather(f, i) y = Neg(g)", "Gather", p=np.arange,
+    ),
     "padding for a stride": net(
         lambda n: TURNED + f"y = Conv<strides=[2], pads=[{n % 2}, 1]>(t, w)", "Conv", w=FILTER
     ),
 }  # fmt: skip
 
+MASKED = {
+    "two": i64(2),
+    "zero": np.float32(0),
+    "low": np.float32(-9),
+    "none": np.int64(0),
+    "sq": lambda n: i64(1, n, n),
+    "p": lambda n: np.arange(n)[None, :, None],
+}
+MASK = "o = GreaterOrEqual(p, none) a = And(o, u) e = Expand(a, sq) w = Where(e, zero, low) y = Add(q, w)"
 RIGHT = {
+    "a window of seven, worked out from places": net(PAIRS + NEAR + "y = Add(q, f)", **COLUMNS, k=np.int64(7)),
+    "distances up to three, of a table": net(
+        PAIRS + "d = Sub(r, p) c = Clip(d, m, k) i = Add(c, k) b = Gather(t3, i) y = Add(q, b)", **COLUMNS,
+        k=np.int64(3), m=np.int64(-3), t3=np.float32([1, 2, -1, 0.5, 3, 0.1, 0.2]),
+    ),
+    "a mask that an Expand makes square": net(
+        PAIRS + "m = ReduceMax<keepdims=0>(x, two) g = Greater(m, zero) i = Add(c, none) f = Flatten<axis=2>(g) "
+        "h = Gather(f, i) j = Reshape(h, flat) u = Reshape(j, s) " + MASK,
+        **MASKED, c=lambda n: np.arange(n)[None], flat=i64(-1), s=lambda n: i64(1, 1, n),
+    ),
+    "a mask by GatherND": net(
+        PAIRS + "m = ReduceMax<keepdims=0>(x, two) g = Greater(m, zero) u = GatherND(g, i) " + MASK,
+        **MASKED, i=lambda n: np.stack([np.zeros(n, int), np.arange(n)], -1)[None, None],
+    ),
+    "buckets of distances that the file works out": net(
+        PAIRS + "d = Abs(i) f = Cast<to=1>(d) v = Div(f, c) b = Cast<to=7>(v) u = Min(b, two) w = Gather(table, u) "
+        "y = Add(q, w)",
+        i=lambda n: np.subtract.outer(np.arange(n), np.arange(n)), c=np.float32(9), two=np.int64(2),
+        table=np.float32([0.3, -1, 0.7]),
+    ),
+    "cut to the length behind a stride": net(
+        TURNED + "a = Conv<strides=[2], pads=[1, 1]>(t, w) b = ConvTranspose<strides=[2], pads=[1, 1]>(a, v) "
+        "y = Slice(b, z, e, at)", w=FILTER, v=np.linspace(-1, 1, 48, dtype="f").reshape(4, 3, 4), z=i64(0), e=i64,
+        at=i64(2),
+    ),
     "a filter that is longer than the coarser data": net(
         TURNED + "a = Conv<pads=[4, 4], group=3>(t, v) b = Conv<strides=[8], group=3>(a, w) "
         "y = Conv<pads=[4, 4], group=3>(b, v)", v=np.linspace(-1, 1, 27, dtype=np.float32).reshape(3, 1, 9),
@@ -601,6 +668,28 @@ def test_the_number_of_the_largest_is_judged_as_an_attribute_too(tmp_path: Path)
     source = write(tmp_path / "m.onnx", "g (float[1, 40, 3] x) => (float y) { y, i = TopK<axis=1, k=40>(x) }", opset=9)
     with pytest.raises(VerdictError, match="the 40 largest"):
         edit(source, tmp_path / "out.onnx", ["set-shape=x:1,length,3"])
+
+
+def test_an_output_that_constants_alone_make_is_refused(tmp_path: Path) -> None:
+    text = "g (float[1, 40, 3] x) => (float y, int64 n) { y = Neg(x) n = Identity(c) }"
+    source = write(tmp_path / "m.onnx", text, {"c": np.array([40])})
+    with pytest.raises(VerdictError, match="the output 'n'"):
+        edit(source, tmp_path / "out.onnx", ["set-shape=x:1,length,3"])
+
+
+def test_a_reshape_of_two_dims_of_one_size_is_refused(tmp_path: Path) -> None:
+    """[1, 3, n] to [1, n, 3], where n is 3."""
+    text = "g (float[1, 6, 6] x) => (float y) { y = Reshape(x, s) }"
+    source = write(tmp_path / "m.onnx", text, {"s": i64(1, 6, 6)})
+    with pytest.raises(VerdictError, match="in the order of the data's"):
+        edit(source, tmp_path / "out.onnx", ["set-shape=x:1,6,length"])
+
+
+def test_a_formula_is_no_excuse_where_the_length_gives_its_number() -> None:
+    for length, number in ((10, log(10)), (10, 1 / log(10)), (4, 1 / 3), (6, 0.2), (180, np.pi / 180)):
+        for size in (length, length + 23):
+            ordinary = OrdinaryNumbers(frozenset({size}), frozenset(), frozenset())
+            assert ordinary.explains(number, 1e-6, scales=False) == (size != length)
 
 
 def test_a_root_of_the_length_is_no_number_that_somebody_wrote() -> None:

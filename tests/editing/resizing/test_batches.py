@@ -197,6 +197,28 @@ def test_each_of_a_batch_is_reversed_as_the_one_was(edited: Editor) -> None:
     np.testing.assert_array_equal(made.run(x=x)["y"], x[:, [2, 1, 0, 3]])
 
 
+@pytest.mark.parametrize(("dims", "length"), [("batch,20,3", 20), ("batch,length,3", 7)])
+def test_a_mask_that_is_looked_up_in_all_rows_at_once_is_that_of_each(edited: Editor, dims: str, length: int) -> None:
+    """As transformers writes masks of attention: indices into what all rows make, one after the other."""
+    text = """g (float[1, 20, 3] x) => (float[1, 20, 20] y) {
+        t = Transpose<perm=[0, 2, 1]>(x) q = MatMul(x, t) h = ReduceMax<keepdims=0>(x, two) g = Greater(h, zero)
+        s = Shape(g) n = Gather(s, one) b = Mul(none, n) i = Add(places, b) f = Flatten<axis=2>(g) k = Gather(f, i)
+        j = Reshape(k, flat) z = Shape(i) u = Reshape(j, z) e = Expand(u, square) w = Where(e, zero, low) y = Add(q, w)
+    }"""
+    weights = {"two": np.int64([2]), "one": np.int64([1]), "zero": np.float32(0), "low": np.float32(-9)}
+    weights |= {"none": np.int64([[[0]]]), "places": np.arange(20)[None, None], "flat": np.int64([-1])}
+    made = edited(text, f"set-shape=x:{dims}", weights={**weights, "square": np.int64([1, 20, 20])})
+    x = np.random.default_rng(0).standard_normal((3, length, 3)).astype(np.float32)
+    expected = x @ x.transpose(0, 2, 1) + np.where(x.max(2) > 0, 0, -9)[:, None]
+    np.testing.assert_allclose(made.run(x=x)["y"], expected, atol=1e-5)
+
+
+def test_random_numbers_are_named_where_runs_differ_by_them(edited: Editor) -> None:
+    text = "g (float[1, 4] x) => (float[1, 4] y) { r = RandomNormalLike(x) y = Add(x, r) }"
+    with pytest.raises(OnnxToolError, match=r"RandomNormalLike 'node_0' draws random numbers"):
+        edited(text, "set-shape=x:batch,4")
+
+
 def test_a_run_counts_what_was_compared() -> None:
     proof = BatchProof(graph("1", 0.0), {"x": 0}, 1, EditContext(EXACT))
     run = BatchRun((1, 4, 2))

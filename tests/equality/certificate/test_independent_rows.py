@@ -18,7 +18,17 @@ def model(body: str, head: str = HEAD) -> onnx.ModelProto:
 
 
 AXES = "a = Constant<value_ints = [0]>() "
+OWN = (  # which element of all rows, one behind the other, is the largest of each
+    "<int64[1] flat = {-1}, int64 zero = {0}, int64 one = {1}, int64 six = {6}, int64[1] e = {1}> "
+    "{ f = Reshape(x, flat) a = ArgMax<axis = 1, keepdims = 0>(x) s = Shape<start = 0, end = 1>(x) n = Squeeze(s) "
+    "r = Range(zero, n, one) o = Mul(r, six) i = Add(o, a) "
+)
+PAIR = "b = Unsqueeze(r, e) c = Unsqueeze(a, e) p = Concat<axis = 1>(b, c) g = GatherND(x, p) y = Unsqueeze(g, e) }"
+SCATTERED = "<int64[1] k = {6}> { v, i = TopK<axis = 1>(x, k) y = ScatterElements<axis = %d>(x, i, v) }"
 DEPENDENT = {
+    "one behind the largest": OWN + "j = Add(i, one) g = Gather(f, j) y = Unsqueeze(g, e) }",
+    "the largest of the row before": OWN + "d = Sub(r, one) q = Max(d, zero) " + PAIR.replace("(r, e)", "(q, e)"),
+    "put into columns": SCATTERED % 0,
     "the same for all": "<float[1,6] w = {1, 2, 3, 4, 5, 6}> { s = Sub(x, x) y = Identity(w) }",  # no row is its own
     "the first of parts": "<int64 one = {1}, int64 zero = {0}> { s = SplitToSequence<axis = 0>(x, one) "
     "a = SequenceAt(s, zero) y = Add(x, a) }",
@@ -68,6 +78,9 @@ DEPENDENT = {
     "{ s = Shape<start = 0, end = 1>(x) f = Gather(t, s) y = Mul(x, f) }",
 }
 INDEPENDENT = {
+    "the largest of all rows' elements": OWN + "g = Gather(f, i) y = Unsqueeze(g, e) }",
+    "the largest by row and column": OWN + PAIR,
+    "put into rows": SCATTERED % 1,
     "relu": "{ y = Relu(x) }",
     "linear": "<float[6,2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}> { h = MatMul(x, w) y = Tanh(h) }",
     "softmax": "{ y = Softmax<axis = 1>(x) }",
