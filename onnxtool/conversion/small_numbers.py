@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from onnxtool.equality.rule.exact_kernels import ERFC
+
 # Adds a node, given its operator, inputs (values, or floats of the type of the value that is changed) and attributes.
 AddNode = Callable[..., Any]
 
@@ -71,6 +73,17 @@ def atan2(add: AddNode, y: Any, x: Any) -> Any:
 def is_negative(add: AddNode, x: Any) -> Any:
     """Whether the sign bit is set, as far as numbers show it: -0.0 by its reciprocal, which is minus infinity."""
     return add("Or", add("Less", x, 0.0), add("Less", add("Reciprocal", x), 0.0))
+
+
+def erfcx(add: AddNode, x: Any) -> Any:
+    """e^(x^2) (1 - erf(x)), to float32's digits: the exponential is not computed where it would vanish.
+
+    Source: Press et al. 2007, "Numerical Recipes", 6.2.2.
+    """
+    t = add("Reciprocal", add("Add", add("Mul", add("Abs", x), 0.5), 1.0))
+    above = add("Mul", t, add("Exp", _polynomial(add, t, (*ERFC, -1.26551223))))
+    below = add("Sub", add("Mul", add("Exp", add("Mul", x, x)), 2.0), above)
+    return add("Where", add("Less", x, 0.0), below, above)
 
 
 # Source: M. Giles, "Approximating the erfinv function", GPU Computing Gems (2011), in single precision.

@@ -101,8 +101,44 @@ def _exponential(x: ComplexParts) -> ComplexParts:
     return ComplexParts(size * jnp.cos(x.imag), size * jnp.sin(x.imag))
 
 
-def _power(equation: Any, x: ComplexParts) -> ComplexParts:
-    return reduce(_product, [x] * equation.params["y"])  # of powers below one an error
+def _whole_power(equation: Any, x: ComplexParts) -> ComplexParts:
+    one = ComplexParts(jnp.ones_like(x.real), jnp.zeros_like(x.real))
+    found = reduce(_product, [x] * abs(equation.params["y"]), one)
+    return found if equation.params["y"] >= 0 else _quotient(one, found)
+
+
+def _logarithm(x: ComplexParts) -> ComplexParts:
+    return ComplexParts(jnp.log(jnp.hypot(x.real, x.imag)), angle_of(x.imag, x.real))
+
+
+def _power(x: ComplexParts, y: ComplexParts) -> ComplexParts:
+    """e^(y log x), 0 of 0."""
+    found = _exponential(_product(y, _logarithm(x)))
+    nothing = (x.real == 0) & (x.imag == 0)
+    return ComplexParts(*(jnp.where(nothing, 0, part) for part in found))
+
+
+def _root(x: ComplexParts) -> ComplexParts:
+    """With a real part that is not negative."""
+    size = jnp.sqrt((jnp.hypot(x.real, x.imag) + jnp.abs(x.real)) / 2)
+    other = jnp.abs(x.imag) / jnp.where(size == 0, 1, 2 * size)
+    real, imag = (jnp.where(x.real >= 0, *pair) for pair in ((size, other), (other, size)))
+    return ComplexParts(real, jnp.where(is_negative(x.imag), -imag, imag))
+
+
+def angle_of(y: Any, x: Any) -> Any:
+    """The angle of (x, y), by the arc tangent of |y| / |x| and the signs, which zeros have too."""
+    height, width = jnp.abs(y), jnp.abs(x)
+    alike = height == width  # also both zero, or both infinite, whose quotient is NaN
+    quotient = jnp.where(alike, jnp.where(height == 0, 0, 1).astype(x.dtype), lax.div(height, width))
+    angle = lax.atan(quotient)
+    angle = jnp.where(is_negative(x), jnp.asarray(np.pi, x.dtype) - angle, angle)
+    return jnp.where(is_negative(y), -angle, angle)
+
+
+def is_negative(x: Any) -> Any:
+    """Also of -0.0, whose reciprocal is minus infinity."""
+    return (x < 0) | (lax.div(jnp.ones_like(x), x) < 0)
 
 
 def _by_part(equation: Any, *inputs: Any) -> ComplexParts:
@@ -142,7 +178,10 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "div": lambda _, a, b: _quotient(complex_parts(a), complex_parts(b)),
     "exp": lambda _, x: _exponential(x),
     "square": lambda _, x: _product(x, x),
-    "integer_pow": _power,
+    "integer_pow": _whole_power,
+    "pow": lambda _, x, y: _power(complex_parts(x), complex_parts(y)),
+    "log": lambda _, x: _logarithm(x),
+    "sqrt": lambda _, x: _root(x),
     "dot_general": _matrix_product,
     "select_n": _chosen,
     "gather": _indexed,

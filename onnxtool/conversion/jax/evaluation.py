@@ -127,6 +127,7 @@ class Evaluation:
 
 
 _WIDER = {np.dtype("float32"): np.dtype("float64"), np.dtype("complex64"): np.dtype("complex128")}
+_WITHOUT_BFLOAT16 = {np.dtype(jax.numpy.bfloat16): np.dtype("float32")}
 
 
 def evaluate_in_float64(traced: ClosedJaxpr, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -143,18 +144,37 @@ def evaluate_in_float64(traced: ClosedJaxpr, arrays: Sequence[np.ndarray]) -> li
         TypeError, ValueError: a step insists on float32 (it reads the bits of a number, say).
     """
     with jax.enable_x64(True):
-        found = jax.jit(partial(Evaluation(constant=_widened, option=_wider_option), traced))(*map(_widened, arrays))
+        found = jax.jit(partial(_with_types(_WIDER), traced))(*(_cast(_WIDER, array) for array in arrays))
         return [np.asarray(value) for value in found]
 
 
-def _wider(dtype: Any) -> Any:
-    return _WIDER.get(dtype, dtype)
+def without_bfloat16(traced: ClosedJaxpr, *arrays: Any) -> list[Any]:
+    """Evaluate a trace in float32, which holds all that bfloat16 does, where it computes in bfloat16."""
+    return _with_types(_WITHOUT_BFLOAT16)(traced, *arrays)
 
 
-def _widened(array: Any) -> Any:
-    return array.astype(_wider(array.dtype)) if array.dtype in _WIDER else array
+def computes_in_bfloat16(traced: ClosedJaxpr | Jaxpr) -> bool:
+    """Whether a step gives bfloat16 that does not only round to it."""
+    for equation in getattr(traced, "jaxpr", traced).eqns:
+        inner = jax.tree.leaves(equation.params, is_leaf=lambda p: isinstance(p, ClosedJaxpr | Jaxpr))
+        if any(computes_in_bfloat16(p) for p in inner if isinstance(p, ClosedJaxpr | Jaxpr)):
+            return True
+        narrow = any(getattr(v.aval, "dtype", None) in _WITHOUT_BFLOAT16 for v in equation.outvars)
+        if narrow and equation.primitive.name != "convert_element_type":
+            return True
+    return False
 
 
-def _wider_option(option: Any) -> Any:
+def _with_types(wider: Mapping[Any, np.dtype]) -> Evaluation:
+    """With constants and options of other types."""
+    return Evaluation(constant=partial(_cast, wider), option=partial(_wider_option, wider))
+
+
+def _cast(wider: Mapping[Any, np.dtype], array: Any) -> Any:
+    return array.astype(wider[array.dtype]) if array.dtype in wider else array
+
+
+def _wider_option(wider: Mapping[Any, np.dtype], option: Any) -> Any:
     """A dtype among the options of a step."""
-    return _wider(np.dtype(option)) if isinstance(option, np.dtype) or option is np.float32 else option
+    is_dtype = isinstance(option, np.dtype) or option is np.float32
+    return wider.get(np.dtype(option), option) if is_dtype else option

@@ -88,6 +88,6 @@ def _plain_trace() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    if type(error).__name__ == "InconclusiveDimensionOperation":
+    if type(error).__name__ == "InconclusiveDimensionOperation" or "_DimExpr" in str(error):  # what a size is there
         return f"it decides by a dynamic size ({first_line(error)}). Give that dim a number with --input-shape."
     return f"{type(error).__name__}: {first_line(error)}"

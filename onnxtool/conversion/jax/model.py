@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +15,7 @@ from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.float64_reference import Float64Reference
 from onnxtool.conversion.graph_interface import named_outputs
 from onnxtool.conversion.input_plan import Dtypes, InputPlan, plan_inputs
-from onnxtool.conversion.jax.evaluation import evaluate_in_float64
+from onnxtool.conversion.jax.evaluation import computes_in_bfloat16, evaluate_in_float64, without_bfloat16
 from onnxtool.conversion.jax.load import LoadedFunction
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, UsageError, first_line
@@ -24,6 +24,7 @@ from onnxtool.options.convert import ConvertOptions
 
 # Sizes for all dynamic dims, to see what the function gives: a small one, and those that strides and patches need.
 _SIZES = (16, 32, 224)
+_BFLOAT16 = np.dtype(jax.numpy.bfloat16)
 
 
 @dataclass(kw_only=True)
@@ -34,6 +35,7 @@ class JaxModel(SourceModel):
         loaded: the function, and what is known of it.
         plan: how flat arrays become its arguments.
         sample: zeros on which it can be traced.
+        in_float32: the function computes in bfloat16, which the runtime's CPU side does not.
     """
 
     loaded: LoadedFunction
@@ -44,6 +46,7 @@ class JaxModel(SourceModel):
     framework: str
     notes: list[str] = field(default_factory=list)
     sample: dict[str, np.ndarray] = field(default_factory=dict)
+    in_float32: bool = False
 
     @classmethod
     def prepare(cls, loaded: LoadedFunction, options: ConvertOptions) -> JaxModel:
@@ -70,6 +73,9 @@ class JaxModel(SourceModel):
 
     def call(self, *flat: Any) -> list[Any]:
         """Flat arrays -> flat outputs; what is traced."""
+        return without_bfloat16(jax.make_jaxpr(self._called)(*flat), *flat) if self.in_float32 else self._called(*flat)
+
+    def _called(self, *flat: Any) -> list[Any]:
         args, kwargs = self.plan.call(flat)
         return list(jax.tree.leaves(self.loaded.call(*args, **kwargs)))
 
@@ -114,14 +120,19 @@ class JaxModel(SourceModel):
             args, kwargs = self.plan.call(abstract)
             try:
                 with quiet(0):
-                    found = jax.eval_shape(partial(self.loaded.call), *args, **kwargs)
+                    traced, found = jax.make_jaxpr(self.loaded.call, return_shape=True)(*args, **kwargs)
             except Exception as error:
                 failure = failure or error
                 continue
             self.sample = {s.name: np.zeros(n, s.dtype) for n, s in zip(shapes, self.inputs, strict=True)}
+            self.in_float32 = computes_in_bfloat16(traced) and not any(s.dtype == _BFLOAT16 for s in self.inputs)
+            if self.in_float32:
+                self.notes.append("bfloat16 is computed as float32, which holds its weights exactly")
             leaves = jax.tree_util.tree_flatten_with_path(found)[0]
             names = _names([path for path, _ in leaves])
-            return [TensorSpec(n, np.dtype(leaf.dtype), None) for n, (_, leaf) in zip(names, leaves, strict=True)]
+            dtypes = [np.dtype(leaf.dtype) for _, leaf in leaves]
+            dtypes = [np.dtype("float32") if self.in_float32 and d == _BFLOAT16 else d for d in dtypes]
+            return [TensorSpec(name, dtype, None) for name, dtype in zip(names, dtypes, strict=True)]
         assert failure is not None
         said = f"{type(failure).__name__}: {first_line(failure)}"
         raise InputError(f"the JAX function cannot be called with these inputs: {said}") from failure

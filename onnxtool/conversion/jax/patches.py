@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,48 @@ def _sized() -> AbstractContextManager[None]:
     return replaced(_core, "_maybe_convert_to_symbolic_dim", converted)
 
 
+def _sorted_along_any() -> AbstractContextManager[None]:
+    """Sorts along a dynamic axis, by as many of the smallest as it has."""
+    from jax2onnx.converter.lower_dimexpr import LowerDimExpr
+    from jax2onnx.plugins.jax.lax import sort
+
+    known = sort.SortPlugin.lower
+
+    def lower(self: Any, context: Any, equation: Any) -> Any:
+        count = equation.invars[0].aval.shape[equation.params["dimension"]]
+        if isinstance(count, int):
+            return known(self, context, equation)
+        any_size = SimpleNamespace(**{**vars(np), "integer": object, "asarray": lambda sizes, **_: sizes})
+        number = replaced(sort, "_const_i64", lambda *_: LowerDimExpr(context)([count]))
+        with number, replaced(sort, "np", any_size):
+            return known(self, context, equation)
+
+    return replaced(sort.SortPlugin, "lower", lower)
+
+
+def _not_copied() -> AbstractContextManager[None]:
+    """Formulas of sizes, whose copy fails, stay the one object that they are."""
+    import copy
+
+    from jax._src.export.shape_poly import _DimExpr
+
+    return replaced(copy, "_deepcopy_dispatch", {**vars(copy)["_deepcopy_dispatch"], _DimExpr: lambda size, _: size})
+
+
+def _half_scalars() -> AbstractContextManager[None]:
+    """Numbers of half precision, which a product of matrices adds, say, stay so."""
+    from jax2onnx.converter.ir_builder import IRBuilder
+
+    known = IRBuilder.add_initializer_from_scalar
+
+    def added(self: Any, name: str, value: Any) -> Any:
+        half = getattr(value, "dtype", None) == np.float16
+        with replaced(self, "enable_double_precision", half or self.enable_double_precision):  # does not narrow, then
+            return known(self, name, value)
+
+    return replaced(IRBuilder, "add_initializer_from_scalar", added)
+
+
 def _rounded_down() -> AbstractContextManager[None]:
     """Quotients of sizes, by taking the remainder off first."""
     from jax2onnx.converter.lower_dimexpr import LowerDimExpr
@@ -72,6 +115,9 @@ def _rounded_down() -> AbstractContextManager[None]:
 PATCHES = (
     LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17 cuts off quotients of sizes where JAX rounds down", _rounded_down),
     LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17's remainders and padding want a number for a dynamic size", _sized),
+    LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17 sorts along axes of a known size only", _sorted_along_any),
+    LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17 makes float32 of numbers in half precision", _half_scalars),
+    LibraryPatch("jax2onnx", _BELOW, "jax2onnx 0.17 copies formulas of sizes, which fails", _not_copied),
     LibraryPatch(
         "jax2onnx",
         _BELOW,

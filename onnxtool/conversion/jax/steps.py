@@ -7,11 +7,12 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from onnxtool.conversion.jax.complex_steps import ComplexParts, complex_parts, fourier_transform
+from onnxtool.conversion.jax.complex_steps import ComplexParts, angle_of, complex_parts, fourier_transform
 
 _MOST_ROWS = 16  # of a matrix, with some twenty nodes for each
 
@@ -38,21 +39,6 @@ def _digamma(equation: Any, x: Any) -> Any:
     usual = _bind(equation, jnp.where(reflected, 1 - x, x))
     found = jnp.where(reflected, usual - np.pi / jnp.tan(np.pi * (x - jnp.floor(x))), usual)
     return jnp.where((x <= 0) & (jnp.floor(x) == x), jnp.asarray(np.nan, x.dtype), found)
-
-
-def _atan2(_: Any, y: Any, x: Any) -> Any:
-    """The angle of (x, y), by the arc tangent of |y| / |x| and the signs, which zeros have too."""
-    height, width = jnp.abs(y), jnp.abs(x)
-    alike = height == width  # also both zero, or both infinite, whose quotient is NaN
-    quotient = jnp.where(alike, jnp.where(height == 0, 0, 1).astype(x.dtype), lax.div(height, width))
-    angle = lax.atan(quotient)
-    angle = jnp.where(_is_negative(x), jnp.asarray(np.pi, x.dtype) - angle, angle)
-    return jnp.where(_is_negative(y), -angle, angle)
-
-
-def _is_negative(x: Any) -> Any:
-    """Also of -0.0, whose reciprocal is minus infinity."""
-    return (x < 0) | (lax.div(jnp.ones_like(x), x) < 0)
 
 
 def _convert(equation: Any, x: Any) -> Any:
@@ -95,32 +81,49 @@ def _less_in_total_order(_: Any, x: Any, y: Any) -> Any:
 
 def _dynamic_slice(equation: Any, x: Any, *starts: Any) -> Any:
     """A start beyond the end is moved back, so that the whole slice is in the array."""
-    return _bind(equation, x, *_moved_in(starts, x.shape, equation.params["slice_sizes"]))
+    sizes = equation.params["slice_sizes"]
+    return _bind(equation, x, *[_moved_in(s, *n) for s, *n in zip(starts, x.shape, sizes, strict=True)])
 
 
 def _dynamic_update_slice(equation: Any, x: Any, update: Any, *starts: Any) -> Any:
-    return _bind(equation, x, update, *_moved_in(starts, x.shape, update.shape))
+    return _bind(equation, x, update, *[_moved_in(s, *n) for s, *n in zip(starts, x.shape, update.shape, strict=True)])
+
+
+def _moved_in(start: Any, dim: Any, size: Any) -> Any:
+    """At least 0 and at most dim - size."""
+    return lax.clamp(jnp.zeros_like(start), start, jnp.asarray(dim - size, start.dtype))
 
 
 def _gather(equation: Any, x: Any, indices: Any) -> Any:
-    """Indices beyond the table are moved to its ends, as XLA does it where they are not to be filled."""
-    params = equation.params
-    along = params["dimension_numbers"].start_index_map
-    limits = [x.shape[d] - params["slice_sizes"][d] for d in along]
-    if params["mode"] == lax.GatherScatterMode.FILL_OR_DROP or not all(isinstance(n, int) and n >= 0 for n in limits):
+    """Indices beyond the table are moved to its ends, as XLA does it, or filled. Dynamic slices are rows."""
+    params, numbers = equation.params, equation.params["dimension_numbers"]
+    along, sizes = numbers.start_index_map, params["slice_sizes"]
+    limits = [x.shape[d] - sizes[d] for d in along]
+    fill = params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
+    known = all(isinstance(n, int) for n in limits)
+    if known and (fill or min(limits, default=0) < 0):
         return _bind(equation, x, indices)
-    highest = np.asarray(limits, indices.dtype)
-    return _bind(equation, x, jnp.minimum(jnp.maximum(indices, 0), highest))
+    kind = indices.dtype
+    highest = np.asarray(limits, kind) if known else jnp.stack([jnp.asarray(n, kind) for n in limits])
+    held = jnp.minimum(jnp.maximum(indices, 0), highest)
+    if indices.ndim == 1 and not all(isinstance(n, int) for n in sizes) and not fill:
+        for place, axis in enumerate(along):
+            x = jnp.take(x, held[place] + lax.iota(kind, sizes[axis]), axis, mode="clip")
+        return lax.squeeze(x, numbers.collapsed_slice_dims)
+    found = _bind(equation, x, held, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    if not fill:
+        return found
+    kept = jnp.expand_dims(jnp.all(held == indices, -1), numbers.offset_dims)
+    return jnp.where(kept, found, jnp.asarray(_filling(params["fill_value"], np.dtype(x.dtype)), x.dtype))
 
 
-def _moved_in(starts: Sequence[Any], shape: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
-    """Starts, of those dims that are known, at least 0 and at most size - slice."""
-    return [
-        lax.clamp(np.asarray(0, start.dtype), start, np.asarray(dim - size, start.dtype))
-        if isinstance(dim, int) and isinstance(size, int)
-        else start
-        for start, dim, size in zip(starts, shape, sizes, strict=True)
-    ]
+def _filling(value: Any, dtype: np.dtype) -> Any:
+    """What stands where an index is beyond the table: NaN, the least or the largest integer, True."""
+    if value is not None:
+        return value
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+    return True if dtype.kind == "b" else np.nan
 
 
 def _select(equation: Any, which: Any, *cases: Any) -> Any:
@@ -148,6 +151,34 @@ def _shift(equation: Any, x: Any, count: Any) -> Any:
     return jnp.where(inside, moved.astype(f"uint{bits}").astype(kind), 0)
 
 
+def _signed(x: Any) -> np.dtype:
+    """The integers of the runtime's kernels that hold those of an array in their lowest bits."""
+    return np.dtype(np.int64 if np.dtype(x.dtype).itemsize == 8 else np.int32)
+
+
+def _by_signed(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Sums and products of integers, which in the lowest bits are those of wider and of signed ones."""
+
+    def changed(equation: Any, x: Any) -> Any:
+        return step(equation, x.astype(_signed(x))).astype(x.dtype) if x.dtype.kind in "iu" else step(equation, x)
+
+    return changed
+
+
+def _division(equation: Any, x: Any, y: Any) -> Any:
+    """Of integers, as XLA has it: x / 0 is -1 (all bits) with the remainder x, and the least one / -1 is itself."""
+    known = not isinstance(y, jax.core.Tracer) and not np.isin(y, (0, -1)).any()
+    if np.dtype(x.dtype).kind not in "iu" or known:
+        return _bind(equation, x, y)
+    quotient = equation.primitive.name == "div"
+    zero, odd = y == 0, y == 0
+    if np.dtype(x.dtype).kind == "i":
+        odd |= y == -1  # at the least one / -1 the processor stops
+    found = _bind(equation, x, jnp.where(odd, 1, y))
+    found = jnp.where(odd, 0 - x if quotient else 0, found)
+    return jnp.where(zero, ~jnp.zeros_like(x) if quotient else x, found)
+
+
 def _dot_general(equation: Any, a: Any, b: Any) -> Any:
     """Integers and booleans, which the runtime does not multiply, and products without a sum, element by element; two
     matrices as ONNX multiplies them.
@@ -155,7 +186,7 @@ def _dot_general(equation: Any, a: Any, b: Any) -> Any:
     (over_a, over_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
     kind = np.dtype(a.dtype).kind
     if kind in "biu" or not over_a:
-        wide = np.dtype(np.int32) if kind == "b" else np.dtype(a.dtype)
+        wide = np.dtype(a.dtype) if kind == "f" else _signed(a)
 
         def ordered(x: Any, batch: Any, over: Any) -> Any:
             kept = [d for d in range(x.ndim) if d not in (*batch, *over)]
@@ -168,6 +199,7 @@ def _dot_general(equation: Any, a: Any, b: Any) -> Any:
         total = jnp.sum(left * right, tuple(range(first + rows + columns, left.ndim)), dtype=wide)
         wanted = np.dtype(equation.outvars[0].aval.dtype)
         return total > 0 if wanted.kind == "b" else total.astype(wanted)
+    a, b = (x.astype(equation.outvars[0].aval.dtype) for x in (a, b))  # half precision may be added up in float32
     if a.ndim == b.ndim == 2 and not batch_a and len(over_a) == 1:
         a, over_a = (a if tuple(over_a) == (1,) else lax.transpose(a, (1, 0))), (1,)
         b, over_b = (b if tuple(over_b) == (0,) else lax.transpose(b, (1, 0))), (0,)
@@ -175,12 +207,23 @@ def _dot_general(equation: Any, a: Any, b: Any) -> Any:
 
 
 def _running(reduction: Callable[..., Any], neutral: float) -> Callable[..., Any]:
-    """Of each place, the reduction of those up to it, by way of all pairs of places."""
+    """Of each place, the reduction of those up to it, by way of all pairs of places; place by place where the axis is
+    dynamic.
+    """
 
     def step(equation: Any, x: Any) -> Any:
         axis, count = equation.params["axis"], x.shape[equation.params["axis"]]
         if not isinstance(count, int):
-            return _bind(equation, x)
+            rows = lax.rev(x, (axis,)) if equation.params["reverse"] else x
+            rows = jnp.moveaxis(rows, axis, 0)
+
+            def next_place(state: Any, row: Any) -> Any:
+                total = reduction(jnp.stack([state, row]), 0)
+                return total, total
+
+            found = lax.scan(next_place, jnp.full_like(rows[0], neutral), rows)[1]
+            found = jnp.moveaxis(found, 0, axis)
+            return lax.rev(found, (axis,)) if equation.params["reverse"] else found
         upto = np.tri(count, dtype=bool)
         upto = upto.T if equation.params["reverse"] else upto
         pairs = upto.reshape((1,) * axis + (count, count) + (1,) * (x.ndim - axis - 1))
@@ -337,7 +380,7 @@ def _cholesky(equation: Any, a: Any) -> Any:
 STEPS: dict[str, Callable[..., Any]] = {
     "lgamma": _lgamma,
     "digamma": _digamma,
-    "atan2": _atan2,
+    "atan2": lambda _, y, x: angle_of(y, x),
     "fft": fourier_transform,
     "complex": lambda _, real, imag: ComplexParts(real, imag),
     "erf_inv": _erf_inv,
@@ -356,8 +399,11 @@ STEPS: dict[str, Callable[..., Any]] = {
     "dot_general": _dot_general,
     "cummax": _running_extreme(jnp.max, -np.inf),
     "cummin": _running_extreme(jnp.min, np.inf),
-    "cumprod": _running(jnp.prod, 1),
+    "cumprod": _by_signed(_running(jnp.prod, 1)),
+    **dict.fromkeys(("neg", "reduce_prod", "cumsum", "integer_pow"), _by_signed(_bind)),
     "cumlogsumexp": _running(_logarithm_of_sum, -np.inf),
+    "div": _division,
+    "rem": _division,
     "lu": _lu,
     "cholesky": _cholesky,
     "pad": _pad,

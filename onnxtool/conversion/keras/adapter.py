@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
@@ -13,7 +14,10 @@ from onnxtool.conversion.tensorflow.environment import import_keras
 from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
+
+    from onnxtool.conversion.tensorflow.graph import FrozenGraph
 
 
 class KerasAdapter(Adapter):
@@ -50,9 +54,24 @@ class KerasAdapter(Adapter):
         """
         from onnxtool.conversion.tensorflow import graph
 
-        assert isinstance(model, KerasModel)
-        traced = model.trace()
-        # Keras' own lookups (StringLookup, TextVectorization) keep their words in tables, whose owner has to be asked.
-        tables = any(op.type.startswith("LookupTable") for op in traced.graph.get_operations())
-        frozen = graph.freeze(traced, model.model if tables else None, verbose=options.verbose)
-        return graph.export_frozen(frozen, model, options, str(model.model.name))
+        return graph.export_frozen(*_frozen(model, options))
+
+    def export_otherwise(
+        self, model: SourceModel, options: ConvertOptions, other_side: Mapping[str, np.ndarray] | None = None
+    ) -> ir.Model | None:
+        """With lists of tensors as sequences: a loop may fill them in another order than the converter thinks."""
+        from onnxtool.conversion.tensorflow import graph
+
+        given = _frozen(model, options)
+        return None if other_side or not given[0].has_lists else graph.export_frozen(*given, in_sequences=True)
+
+
+def _frozen(model: SourceModel, options: ConvertOptions) -> tuple[FrozenGraph, SourceModel, ConvertOptions, str]:
+    from onnxtool.conversion.tensorflow import graph
+
+    assert isinstance(model, KerasModel)
+    traced = model.trace()
+    # Keras' own lookups (StringLookup, TextVectorization) keep their words in tables, whose owner has to be asked.
+    tables = any(op.type.startswith("LookupTable") for op in traced.graph.get_operations())
+    frozen = graph.freeze(traced, model.model if tables else None, verbose=options.verbose)
+    return frozen, model, options, str(model.model.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from onnxtool.conversion.tensorflow.environment import import_tensorflow
 from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
 
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
@@ -70,6 +72,18 @@ class TensorFlowAdapter(Adapter):
             )
         assert isinstance(model, TensorFlowModel)
         return graph.export_frozen(graph.freeze(model.trace(), model.trackable, options.verbose), model, options)
+
+    def export_otherwise(
+        self, model: SourceModel, options: ConvertOptions, other_side: Mapping[str, np.ndarray] | None = None
+    ) -> ir.Model | None:
+        """With lists of tensors as sequences: a loop may fill them in another order than the converter thinks."""
+        from onnxtool.conversion.tensorflow import graph
+        from onnxtool.conversion.tensorflow.model import TensorFlowModel
+
+        if other_side is not None or not isinstance(model, TensorFlowModel):
+            return None
+        frozen = graph.freeze(model.trace(), model.trackable, options.verbose)
+        return graph.export_frozen(frozen, model, options, in_sequences=True) if frozen.has_lists else None
 
 
 def _saved_model_folder(source: Source) -> Path | None:

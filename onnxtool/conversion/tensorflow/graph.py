@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onnxtool.conversion.adapter import SourceModel
@@ -18,7 +19,15 @@ from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.conversion.tensorflow.patches import added_scalars, images, lite_operators, op_handlers, spectra, texts
+from onnxtool.conversion.tensorflow.patches import (
+    added_scalars,
+    images,
+    lite_operators,
+    op_handlers,
+    spectra,
+    tensor_lists,
+    texts,
+)
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, first_line
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
@@ -49,6 +58,12 @@ class FrozenGraph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tables: Mapping[Any, Any] = field(default_factory=dict)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it has lists of tensors, which loops fill and read."""
+        functions = (f.node_def for f in self.graph_def.library.function)
+        return any("TensorList" in node.op for nodes in (self.graph_def.node, *functions) for node in nodes)
 
 
 def freeze(concrete: Any, trackable: Any = None, verbose: int = 0) -> FrozenGraph:
@@ -96,8 +111,17 @@ def _freeze_variables(concrete: Any) -> Any:
         return frozen.graph.as_graph_def(add_shapes=True)
 
 
-def export_frozen(frozen: FrozenGraph, model: SourceModel, options: ConvertOptions, name: str = "model") -> ir.Model:
+def export_frozen(
+    frozen: FrozenGraph, model: SourceModel, options: ConvertOptions, name: str = "model", *, in_sequences: bool = False
+) -> ir.Model:
     """Convert a frozen graph at the opset that is wanted, with the names of a model's inputs and outputs.
+
+    Args:
+        frozen: of `freeze`.
+        model: the source.
+        options: of the user.
+        name: of the graph.
+        in_sequences: lists of tensors are sequences, whatever loops do with them.
 
     Raises:
         UnsupportedError: operators that the converter does not have; all are named.
@@ -107,7 +131,7 @@ def export_frozen(frozen: FrozenGraph, model: SourceModel, options: ConvertOptio
         options,
         NEWEST_OPSET,
         model.notes,
-        lambda opset: to_onnx(frozen, *names, opset, name=name, verbose=options.verbose),
+        lambda opset: to_onnx(frozen, *names, opset, name=name, verbose=options.verbose, in_sequences=in_sequences),
     )
     return texts.without_functions(exported)
 
@@ -120,6 +144,7 @@ def to_onnx(
     *,
     name: str = "model",
     verbose: int = 0,
+    in_sequences: bool = False,
 ) -> ir.Model:
     """Convert a frozen graph.
 
@@ -130,6 +155,7 @@ def to_onnx(
         opset: at most NEWEST_OPSET.
         name: of the graph.
         verbose: as of `import_tensorflow`.
+        in_sequences: lists of tensors are sequences; else they are where there is no other way.
 
     Raises:
         UnsupportedError: operators that the converter does not have; all are named.
@@ -144,13 +170,17 @@ def to_onnx(
             with tf.Graph().as_default():
                 tf.import_graph_def(graph_def, name="")
                 graph_def = tf_loader.tf_optimize(list(frozen.inputs), list(frozen.outputs), graph_def)
+            convert = partial(_convert, graph_def, frozen, renamed, opset)
             try:
-                proto = optimized(_convert(graph_def, frozen, renamed, opset), name)
+                proto = None if in_sequences else optimized(convert(), name)
             except OnnxToolError:
                 raise
             except Exception:
+                proto = None
+            if proto is None or any("TensorList" in operator for operator in _foreign_operators(proto)):
                 # Slower by far, because it keeps a copy of all weights for each step, to undo the one that fails.
-                proto = optimized(_convert(graph_def, frozen, renamed, opset), name, catch_errors=True)
+                with applied([tensor_lists.PATCH]):
+                    proto = optimized(convert(), name, catch_errors=True)
         except Exception as error:
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
     called = texts.called_functions(proto)
@@ -213,20 +243,23 @@ def refuse_foreign_operators(proto: onnx.ModelProto) -> None:
     Raises:
         UnsupportedError: names those operators.
     """
+    if foreign := _foreign_operators(proto):
+        raise UnsupportedError(
+            f"no ONNX form is known for TensorFlow's {', '.join(sorted(foreign))}. "
+            "Move that part of the model out of the graph, or replace the layer that uses it."
+        )
+
+
+def _foreign_operators(proto: onnx.ModelProto) -> set[str]:
     import onnx
 
     version = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
-    foreign = {
+    return {
         n.op_type
         for g in graphs(proto, DEFAULT)
         for n in g.node
         if n.domain in ("", "ai.onnx") and not onnx.defs.has(n.op_type, version)
     }
-    if foreign:
-        raise UnsupportedError(
-            f"no ONNX form is known for TensorFlow's {', '.join(sorted(foreign))}. "
-            "Move that part of the model out of the graph, or replace the layer that uses it."
-        )
 
 
 def failure(what: str, error: Exception) -> OnnxToolError:

@@ -41,7 +41,7 @@ def enter_ends(m: Interpreter, kind: str, inputs: list[Item], attributes: dict[s
     if len(ends) < len(known):
         return
     if kind in ("Add", "Cast"):
-        low, high = (sum(side, np.int64(0)) for side in zip(*ends, strict=True))
+        low, high = (np.asarray(sum(side, np.int64(0))) for side in zip(*ends, strict=True))
         limits = np.iinfo(output.dtype)
         output.ends = (low, high) if limits.min <= low.min() and high.max() <= limits.max else None
     elif kind in _MOVED:

@@ -24,19 +24,19 @@ _KERNELS = frozenset(["Sigmoid", "Tanh", "Erf", "Gelu"])
 _PRODUCTS = frozenset(["Mul", "Neg", "Identity"])
 # erfc(z) by Chebyshev's polynomial, right to 1.2e-7 of itself: Press et al. 2007, "Numerical Recipes", 6.2.2. The
 # runtime has no Erf of doubles.
-_ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368)
+ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368)
 _FUNCTIONS = {
     "Erf": f"""(x) => (y) {{
         one = Constant<value = double {{1.0}}>() half = Constant<value = double {{0.5}}>()
         z = Abs(x) halved = Mul(half, z) below = Add(one, halved) t = Div(one, below)
-        p0 = Constant<value = double {{{_ERFC[0]}}}>()
+        p0 = Constant<value = double {{{ERFC[0]}}}>()
         {
         " ".join(
             f"m{i} = Mul(p{i}, t) c{i} = Constant<value = double {{{c}}}>() p{i + 1} = Add(m{i}, c{i})"
-            for i, c in enumerate(_ERFC[1:])
+            for i, c in enumerate(ERFC[1:])
         )
     }
-        last = Mul(p{len(_ERFC) - 1}, t) offset = Constant<value = double {{-1.26551223}}>() shifted = Add(last, offset)
+        last = Mul(p{len(ERFC) - 1}, t) offset = Constant<value = double {{-1.26551223}}>() shifted = Add(last, offset)
         square = Mul(z, z) power = Sub(shifted, square) e = Exp(power) erfc = Mul(t, e)
         size = Sub(one, erfc) sign = Sign(x) y = Mul(sign, size) }}""",
     "Gelu": f"""(x) => (y) {{

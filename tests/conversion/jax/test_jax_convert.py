@@ -118,6 +118,33 @@ def test_a_wrong_file_is_not_written(fault: str, tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "m.onnx").exists()
 
 
+def test_bfloat16_is_computed_in_float32(tmp_path: Path) -> None:
+    """Also what a loop carries; what is only rounded to bfloat16 is."""
+    weight = np.eye(6, dtype=np.float32)[::-1] * 0.3
+
+    def net(x: Any) -> Any:
+        w, rows = jax.numpy.asarray(weight, jax.numpy.bfloat16), x.astype(jax.numpy.bfloat16)
+        last, _ = jax.lax.scan(lambda s, row: (jax.numpy.tanh(s + row @ w), None), rows[0], rows)
+        return last
+
+    rows = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    report = onnxtool.convert(net, tmp_path / "m.onnx", input_shapes={"x": ("length", 6)}, effort="quick")
+    assert report.ok
+    assert report.notes == ("bfloat16 is computed as float32, which holds its weights exactly",)
+    (found,) = OnnxRunner.open(tmp_path / "m.onnx").run({"x": rows}).values()
+    expected = rows[0]
+    for row in rows:
+        expected = np.tanh(expected + row @ weight.astype(jax.numpy.bfloat16).astype(np.float32))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+    def rounded(x: Any) -> Any:
+        return x.astype(jax.numpy.bfloat16).astype(jax.numpy.float32)
+
+    assert not onnxtool.convert(rounded, tmp_path / "m.onnx", input_shapes={"x": ("length", 6)}, effort="quick").notes
+    (found,) = OnnxRunner.open(tmp_path / "m.onnx").run({"x": rows}).values()
+    np.testing.assert_array_equal(found, rounded(jax.numpy.asarray(rows)))
+
+
 def test_what_cannot_be_converted_is_said_in_a_line(tmp_path: Path) -> None:
     from flax import linen
 
@@ -151,6 +178,8 @@ def test_a_decision_by_a_dynamic_size_and_inputs_of_64_bits_are_refused(tmp_path
     shapes: Shapes = {"x": ("batch", 6)}
     with pytest.raises(UnsupportedError, match="decides by a dynamic size"):
         onnxtool.convert(lambda x: x + 1 if x.shape[0] > 4 else x, output=tmp_path / "m.onnx", input_shapes=shapes)
+    with pytest.raises(UnsupportedError, match=r"decides by a dynamic size.*--input-shape"):
+        onnxtool.convert(lambda x: sum(x[i] for i in range(x.shape[0])), tmp_path / "m.onnx", input_shapes=shapes)
     with pytest.raises(UsageError, match="x:int32"):
         onnxtool.convert(
             jax.jit(lambda x: x + 1), tmp_path / "m.onnx", input_shapes=shapes, input_dtypes={"x": "int64"}

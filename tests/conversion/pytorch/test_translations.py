@@ -317,7 +317,7 @@ class Pairs(torch.nn.Module):
         pairs = torch.triu_indices(x.shape[0], x.shape[0], 1)
         below = torch.tril_indices(x.shape[0], x.shape[0], offset=-1)
         apart = alike.masked_select(~torch.eye(x.shape[0], dtype=torch.bool))
-        spread = torch.cov(x.T), torch.corrcoef(x.T), torch.cov(x[:, 0], correction=0)
+        spread = torch.cov(x.T), torch.corrcoef(x.T), torch.cov(x[:, 0], correction=0), torch.kron(x[0, :2], x)
         return alike[pairs[0], pairs[1]], alike[below[0], below[1]], apart, *spread, alike.clone().fill_diagonal_(7)
 
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 import onnxtool
 from onnxtool.conversion.patches import Patch
-from onnxtool.conversion.tensorflow.patches import added_scalars, images, lite_operators, spectra, texts
+from onnxtool.conversion.tensorflow.patches import added_scalars, images, lite_operators, spectra, tensor_lists, texts
 from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
@@ -138,6 +138,18 @@ def among_sorted(x: Any, side: str) -> Any:
 
 
 CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
+    PATCHES["FakeQuantWithMinMaxArgs"]: partial(
+        agrees, lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1, 1), COLOURS * 5.3
+    ),
+    PATCHES["FakeQuantWithMinMaxVars"]: partial(
+        agrees, lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -2, 2, 4, narrow_range=True), COLOURS * 5.3
+    ),
+    PATCHES["FakeQuantWithMinMaxVarsPerChannel"]: partial(
+        agrees,
+        lambda x: tf.quantization.fake_quant_with_min_max_vars_per_channel(x, [-1, -2, -1.3, 0], [1, 3, 2, 6]),
+        COLOURS * 5.3,
+    ),
+    tensor_lists.PATCH: partial(agrees, lambda x: tf.scan(lambda a, v: a * 0.9 + v, x), COLOURS[:5]),
     PATCHES["Erfc"]: lambda folder: agrees(tf.math.erfc, SMALL, folder),
     PATCHES["Expm1"]: lambda folder: agrees(tf.math.expm1, SMALL, folder),
     PATCHES["Log1p"]: lambda folder: agrees(tf.math.log1p, SMALL, folder),
@@ -286,6 +298,60 @@ def test_rounding_and_places_are_kept(function: Callable[[Any], Any], rows: np.n
 )
 def test_lite_files_are_corrected_too(function: Callable[[Any], Any], rows: np.ndarray, tmp_path: Path) -> None:
     assert lite_agrees(function, rows, tmp_path)
+
+
+def turned(x: Any) -> Any:
+    """The last row first, in a loop that reads the same list as the one before."""
+    decayed = [tf.scan(lambda a, v: a * 0.5 + v, x, tf.zeros(4), reverse=r) for r in (False, True)]
+    return decayed[0] - 2 * decayed[1]
+
+
+def own_results(x: Any) -> Any:
+    """Each is half of the one before, and the next row."""
+    rows = tf.TensorArray(tf.float32, tf.shape(x)[0], clear_after_read=False).write(0, x[0])
+
+    def write(i: Any, rows: Any) -> Any:
+        return i + 1, rows.write(i, rows.read(i - 1) * 0.5 + x[i])
+
+    return tf.while_loop(lambda i, _: i < rows.size(), write, [1, rows])[1].concat()
+
+
+def growing(x: Any) -> Any:
+    """With one row before the loop."""
+    rows = tf.TensorArray(tf.float32, 1, dynamic_size=True, clear_after_read=False).write(0, x[0])
+    body = lambda i, rows: (i + 1, rows.write(i, rows.read(i - 1) * 0.5))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < 6, body, [1, rows])[1].stack()
+
+
+def by_branch(x: Any) -> Any:
+    """What is written hangs on the row."""
+    rows = tf.TensorArray(tf.float32, tf.shape(x)[0])
+
+    def write(i: Any, rows: Any) -> Any:
+        return i + 1, tf.cond(x[i, 0] > 0, lambda: rows.write(i, x[i]), lambda: rows.write(i, -2 * x[i]))
+
+    return tf.while_loop(lambda i, _: i < tf.shape(x)[0], write, [0, rows])[1].stack()
+
+
+@pytest.mark.parametrize("function", [turned, own_results, growing, by_branch])
+def test_loops_fill_and_read_lists_in_any_order(function: Callable[[Any], Any], tmp_path: Path) -> None:
+    report = onnxtool.convert(saved(function, COLOURS, tmp_path), tmp_path / "out.onnx", effort="quick")
+    assert report.ok
+    for rows in (COLOURS, COLOURS[7:8], COLOURS[20:25]):
+        (found,) = OnnxRunner.open(tmp_path / "out.onnx").run({"x": rows}).values()
+        np.testing.assert_allclose(found, function(tf.constant(rows)), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_without_a_number_become_a_table(tmp_path: Path) -> None:
+    onnxtool.convert(
+        saved(lambda x: tf.RaggedTensor.from_tensor(x, padding=0.0).to_tensor(-1.0), COLOURS, tmp_path),
+        tmp_path / "out.onnx",
+        verify_result=False,
+    )
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    assert runner.run({"x": np.zeros((3, 4), np.float32)})["y"].shape == (3, 0)
+    (found,) = runner.run({"x": np.float32([[0, 0, 0, 0], [1, 0, 2, 0]])}).values()
+    np.testing.assert_array_equal(found, [[-1, -1, -1], [1, 0, 2]])
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -126,7 +126,16 @@ def _correlation(values: torch.Tensor) -> torch.Tensor:
     return (found / deviation[:, None] / deviation).clamp(-1, 1)
 
 
+def _kronecker(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`torch.kron`, which multiplies sizes in C++."""
+    rank = max(a.dim(), b.dim())
+    a, b = (t[(None,) * (rank - t.dim())] for t in (a, b))
+    outer = a.reshape([n for size in a.shape for n in (size, 1)]) * b.reshape([n for m in b.shape for n in (1, m)])
+    return outer.reshape([n * m for n, m in zip(a.shape, b.shape, strict=True)])
+
+
 _OF_TORCH = {
+    "kron": _kronecker,
     "linspace": _spaced,
     "istft": _inverse_short_time,
     "take_along_dim": _taken,

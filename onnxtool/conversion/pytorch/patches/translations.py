@@ -32,6 +32,7 @@ from onnxtool.conversion.pytorch.patches import adaptive_pools, elimination, fou
 from onnxtool.conversion.small_numbers import (
     atan2,
     digamma,
+    erfcx,
     erfinv,
     expm1,
     floor_divide,
@@ -87,6 +88,33 @@ def _last_of_smallest(values: Any, count: Any, dim: int, keepdim: bool) -> tuple
     last = op.Sub(count, op.Constant(value_ints=[1]))
     found = [op.Gather(part, last, axis=dim) for part in smallest]
     return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
+
+
+def _median_of_numbers(values: Any, dim: int, keepdim: bool = False) -> Any:
+    """Of what is not NaN, along a dim; NaN where there is nothing else."""
+    lost, one, axis = op.IsNaN(values), op.Constant(value_ints=[1]), op.Constant(value_ints=[dim])
+    count = op.ReduceSum(op.Cast(op.Not(lost), to=ir.DataType.INT64), axis, keepdims=1)
+    known = op.Where(lost, _like(math.inf, values), values)
+    ranked = op.TopK(known, _size(values, dim), axis=dim, largest=0, sorted=1)
+    middle = op.Div(op.Sub(op.Max(count, one), one), op.Constant(value_ints=[2]))
+    found, place = (op.GatherElements(part, middle, axis=dim) for part in ranked)
+    found = op.Where(op.Equal(count, op.Constant(value_ints=[0])), _like(math.nan, values), found)
+    return tuple(part if keepdim else op.Squeeze(part, axis) for part in (found, place))
+
+
+def _median_of_all_numbers(values: Any) -> Any:
+    return _median_of_numbers(op.Reshape(values, op.Constant(value_ints=[-1])), 0)[0]
+
+
+def _commonest(values: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The smallest of those that stand most often along a dim, and the first of its places."""
+    ranked, places = op.TopK(values, _size(values, dim), axis=dim, largest=0, sorted=1)
+    axis = dim % len(values.shape)
+    alike = op.Equal(*(op.Unsqueeze(ranked, op.Constant(value_ints=[axis + n])) for n in (0, 1)))
+    counts = op.ReduceSum(op.Cast(alike, to=ir.DataType.INT64), op.Constant(value_ints=[axis]), keepdims=0)
+    best = op.ArgMax(counts, axis=axis, keepdims=1)
+    found = [op.GatherElements(part, best, axis=axis) for part in (ranked, places)]
+    return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[axis])) for part in found])
 
 
 def _sampled(image: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:
@@ -680,4 +708,8 @@ PATCHES = (
         for operator, own in ((_ATEN.avg_pool2d.default, aten_avg_pool2d), (_ATEN.avg_pool3d.default, aten_avg_pool3d))
     ),
     _missing(_ATEN.masked_select.default, _selected),
+    _missing(_ATEN.nanmedian.default, _median_of_all_numbers),
+    _missing(_ATEN.nanmedian.dim, _median_of_numbers),
+    _missing(_ATEN.mode.default, _commonest),
+    _imprecise(_ATEN.special_erfcx.default, _written(erfcx), "torch 2.13's erfcx is 0 times infinity from 10 on"),
 )

@@ -447,6 +447,28 @@ def _segments(write: OperatorWriter) -> None:
     write.give("Slice", filled, *kept)
 
 
+def _fake_quantize(write: OperatorWriter) -> None:
+    """Rounded to the steps between two bounds, which are moved so that zero is one of them; all in float32.
+
+    Raises:
+        NotImplementedError: bounds that are computed, or more than 8 bits.
+    """
+    node, limits = write.node, write.node.inputs[1:]
+    if not all(limit.is_const() for limit in limits) or node.get_attr_value("num_bits", 8) > 8:
+        raise NotImplementedError(f"{node.type} with computed bounds, or of more than 8 bits")
+    bounds = [limit.get_tensor_value(as_list=False) for limit in limits] or [
+        node.get_attr_value("min"), node.get_attr_value("max"),
+    ]  # fmt: skip
+    low, high = (np.asarray(bound, np.float32) for bound in bounds)
+    least, most = int(node.get_attr_value("narrow_range", 0)), 2 ** node.get_attr_value("num_bits", 8) - 1
+    scale = (high - low) / np.float32(most - least)
+    zero = np.clip(np.floor(least - low / scale + np.float32(0.5)), least, most)
+    inside = write.add("Max", write.inputs[0], write.constant((least - zero) * scale))
+    inside = write.add("Min", inside, write.constant((most - zero) * scale))
+    steps = write.constant(scale), write.constant(zero, np.uint8)
+    write.give("DequantizeLinear", write.add("QuantizeLinear", inside, *steps, axis=-1), *steps, axis=-1)
+
+
 @contextmanager
 def handled(name: str, since: int, write: Handler, only_missing: bool) -> Iterator[None]:
     """Inside the block tf2onnx translates an operator by this handler; it keeps one table of them for the process."""
@@ -563,5 +585,12 @@ PATCHES = {
         for name in ("Less", "Greater")
     },
     "MatrixBandPart": wrong("MatrixBandPart", 13, _matrix_band, "tf2onnx 1.17's band is NaN beside infinity"),
+    **{
+        name: wrong(
+            name, 13, _fake_quantize, f"tf2onnx 1.17's {name} moves its bounds in float64, and has no narrow range"
+        )
+        for name in ("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars")
+    },
+    "FakeQuantWithMinMaxVarsPerChannel": missing("FakeQuantWithMinMaxVarsPerChannel", 13, _fake_quantize),
     "FloorMod": wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
 }

@@ -147,14 +147,25 @@ def _rows_of_nothing() -> Iterator[None]:
     from tf2onnx import utils
     from tf2onnx.onnx_opset import tensor
 
-    native = tensor.ragged_nested_row_ids_to_sparse_indices
+    native, by_length = tensor.ragged_nested_row_ids_to_sparse_indices, tensor.ragged_lengths_to_sparse_indices
 
     def corrected(graph: Any, *given: Any) -> tuple[str, str]:
         indices, shape = native(graph, *given)
         zero = graph.make_const(utils.make_name("zero"), np.array(0, np.int64)).output[0]
         return indices, graph.make_node("Max", [shape, zero]).output[0]
 
-    with replaced(tensor, "ragged_nested_row_ids_to_sparse_indices", corrected):
+    def divided(graph: Any, lengths: str) -> tuple[str, ...]:
+        found: tuple[str, ...] = by_length(graph, lengths)  # rows, columns, and the row and column of each number
+        one = graph.make_const(utils.make_name("one"), np.array(1, np.int64)).output[0]
+        divisor = graph.make_node("Max", [found[1], one]).output[0]
+        for place in found[2:]:
+            graph.replace_input(graph.get_node_by_output(place).inputs[0], found[1], divisor, 1)
+        return found
+
+    with (
+        replaced(tensor, "ragged_nested_row_ids_to_sparse_indices", corrected),
+        replaced(tensor, "ragged_lengths_to_sparse_indices", divided),
+    ):
         yield
 
 
@@ -190,7 +201,10 @@ PATCHES: dict[str, LibraryPatch] = {
     "StaticRegexReplace": missing("StaticRegexReplace", 9, _remove),
     "StringSplitV2": missing("StringSplitV2", 16, _split),
     "RaggedTensorToTensor": LibraryPatch(
-        "tf2onnx", "1.18", "tf2onnx 1.17 gives rows of -2^63 columns where no row has a number", _rows_of_nothing
+        "tf2onnx",
+        "1.18",
+        "tf2onnx 1.17 gives rows of -2^63 columns, or divides by 0, where no row has a number",
+        _rows_of_nothing,
     ),
     "RaggedBincount": missing("RaggedBincount", 16, _count_in_rows),
     **{
