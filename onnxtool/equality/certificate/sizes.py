@@ -31,6 +31,7 @@ _MOST_REACHING = 2**22  # of the product of free dims, to compare at
 # Inputs of operators that tell more than the shape of the output; of others all.
 _TELLS = {"Reshape": (0,), "Expand": (0,), "Squeeze": (0,), "Unsqueeze": (0,), "Slice": (0, 1, 4)}
 _SHORT = 16  # numbers of a tensor that are followed each
+_FARTHEST = 2**20  # size at which decisions are sought by halving the way: longer ones take seconds and gigabytes
 _TURNS, _GROWTH = 8, 2  # decisions of one dim that are sought, and from one size to the next
 _NEAR = 2_000  # decisions at smaller sizes are sought however long it takes
 _MASKS = 41  # sizes at which it is looked at how masks are made: more elements than of a shape
@@ -444,7 +445,7 @@ class _Looks:
         low, left = 0, _TURNS
         before: tuple[bytes, ...] | None = None
         size = float(_SMALL)
-        while size < _LARGEST and left and self.in_time(size):
+        while size < _FARTHEST and left and self.in_time(size):
             high = int(size)
             told = self._decided({**usual, name: high})
             if told is None and before is not None:
@@ -624,7 +625,7 @@ class SizeRun:
             return
         if node.op_type != "Constant":
             self._made[name] = known
-        flat = known.reshape(-1)
+        flat = _unrepeated(known).reshape(-1)  # how often it is repeated, its size tells
         signs = np.sign(flat) if flat.dtype.kind != "b" else flat
         few = _changes(signs) if name in (self._grows or ()) else signs  # of how many, the sizes tell
         if flat.dtype.kind in "iu":
