@@ -34,6 +34,7 @@ _SMALL = 16  # numbers of a tensor that are followed
 KNOWN, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
 _PARTS = 2**10  # factors of a polynomial are multiples of one part: 1/32 of a size that is a multiple of 32
 _MOST = 96  # sizes that may decide something
+_ALIKE = 0.02  # of all sizes, at which two numbers are the same that begin so
 _CHOOSE = ("Min", "Max", "Clip")
 _REDUCE: dict[str, np.ufunc] = {
     "ReduceProd": np.multiply,
@@ -82,24 +83,35 @@ def deciding_sizes(
         raise NotCoveredError(f"it is not known at which sizes {unfollowed} decides what")
     found = np.concatenate([array for decisions in both for array in decisions.told], axis=1)
     first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
-    first |= _partings(*(decisions.numbers() for decisions in both))
+    partings = _partings(*(decisions.numbers() for decisions in both))
+    first |= partings.keys()
     together = np.unique(found, axis=0, return_index=True)[1] if found.size else np.zeros(0, int)
     order = [*sorted(first), *sorted({*together.tolist()} - first)]
-    hold_few(order)
     made = [{name: int(column[at]) for name, column in columns.items()} for at in order]
+    for at, number in partings.items():  # places of a dim below one of the numbers, and not below the other
+        here = {name: int(column[at]) for name, column in columns.items()}
+        made += [{**here, name: number + 1} for name in here if here[name] <= number < KNOWN]
+    hold_few(made)
     return Deciding(made, all(decisions.complete for decisions in both))
 
 
-def _partings(*numbers: Mapping[bytes, Array]) -> set[int]:
-    """Where numbers part that one of two models makes of sizes, and the other does not, and that begin as the same.
+def _partings(*numbers: Mapping[bytes, Array]) -> dict[int, int]:
+    """Where numbers that models make of sizes alone part that begin as the same: one may stand for the other.
 
     Such as n * n / 1009 and (n * n + 1) / 1009, rounded down.
 
     Args:
         numbers: of each model; the first size of all is the usual one.
+
+    Returns:
+        The smaller number there, by the place of the size.
     """
-    own, others = ([ours[n] for n in ours.keys() - theirs.keys()] for ours, theirs in (numbers, numbers[::-1]))
-    return {int(np.argmax(x != y)) for x in own for y in others if x[0] == y[0]}
+    found: dict[int, int] = {}
+    for x, y in itertools.combinations({**numbers[0], **numbers[1]}.values(), 2):
+        if x[0] == y[0] and np.mean(x == y) > _ALIKE:
+            at = int(np.argmax(x != y))
+            found[at] = max(int(np.nan_to_num(min(abs(x[at]), abs(y[at])))), found.get(at, 0))
+    return found
 
 
 def hold_few(deciding: Sequence[object]) -> None:

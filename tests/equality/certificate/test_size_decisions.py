@@ -208,6 +208,17 @@ def test_numbers_that_are_others_at_few_sizes_are_compared_there(name: str) -> N
 
 
 @pytest.mark.parametrize(
+    "least", ["k = Div(h, row128) n = Min(h, row1000) m = Div(n, row128)", "k = Add(h, row17) m = Min(k, row1000)"]
+)
+def test_a_number_that_places_of_another_dim_are_held_against_is_compared_where_these_reach_it(least: str) -> None:
+    """The first parts from 7 at 1,024 rows, which shows from 8 columns on; the second from 1,000, as many columns."""
+    numbers = {f"row{n}": np.array([n]) for n in (17, 128, 1000)} | {"zero": np.array(0), "one": np.array(1)}
+    made = "h = Shape<end = 1>(x) w = Shape<start = 1>(x) {} s = Squeeze(w) r = Range(zero, s, one) l = Less(r, {}) "
+    a, b = (model(f"{made.format(least, k)} f = Cast<to = 1>(l) y = Mul(x, f)", numbers, "float[a, b] x") for k in "km")
+    assert certify(a, a).ok and not certify(a, b).ok
+
+
+@pytest.mark.parametrize(
     ("made", "complete"),
     [
         ("n = Shape<end = 1>(x) c = Slice(x, row0, n, row1) y = Relu(c)", True),
