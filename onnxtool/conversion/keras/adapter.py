@@ -62,8 +62,10 @@ class KerasAdapter(Adapter):
         """With lists of tensors as sequences: a loop may fill them in another order than the converter thinks."""
         from onnxtool.conversion.tensorflow import graph
 
+        if other_side:
+            return None
         given = _frozen(model, options)
-        return None if other_side or not given[0].has_lists else graph.export_frozen(*given, in_sequences=True)
+        return graph.export_frozen(*given, in_sequences=True) if given[0].has_lists else None
 
 
 def _frozen(model: SourceModel, options: ConvertOptions) -> tuple[FrozenGraph, SourceModel, ConvertOptions, str]:

@@ -83,31 +83,35 @@ def deciding_sizes(
         raise NotCoveredError(f"it is not known at which sizes {unfollowed} decides what")
     found = np.concatenate([array for decisions in both for array in decisions.told], axis=1)
     first = {int(np.flatnonzero(column == n)[0]) for column in found.T for n in np.unique(column)}
-    partings = _partings(*(decisions.numbers() for decisions in both))
+    partings = _partings({key: n for decisions in both for key, n in decisions.numbers().items()}.values())
     first |= partings.keys()
     together = np.unique(found, axis=0, return_index=True)[1] if found.size else np.zeros(0, int)
     order = [*sorted(first), *sorted({*together.tolist()} - first)]
-    made = [{name: int(column[at]) for name, column in columns.items()} for at in order]
-    for at, number in partings.items():  # places of a dim below one of the numbers, and not below the other
-        here = {name: int(column[at]) for name, column in columns.items()}
-        made += [{**here, name: number + 1} for name in here if here[name] <= number < KNOWN]
-    hold_few(made)
-    return Deciding(made, all(decisions.complete for decisions in both))
+    made = {at: {name: int(column[at]) for name, column in columns.items()} for at in order}
+    beyond = [
+        {**made[at], name: number + 1}  # places of a dim below one of the numbers, and not below the other
+        for at, number in partings.items()
+        for name, size in made[at].items()
+        if size <= number < KNOWN
+    ]
+    deciding = [*made.values(), *beyond]
+    hold_few(deciding)
+    return Deciding(deciding, all(decisions.complete for decisions in both))
 
 
-def _partings(*numbers: Mapping[bytes, Array]) -> dict[int, int]:
+def _partings(numbers: Iterable[Array]) -> dict[int, int]:
     """Where numbers that models make of sizes alone part that begin as the same: one may stand for the other.
 
     Such as n * n / 1009 and (n * n + 1) / 1009, rounded down.
 
     Args:
-        numbers: of each model; the first size of all is the usual one.
+        numbers: each another one, [sizes]; the first size is the usual one.
 
     Returns:
         The smaller number there, by the place of the size.
     """
     found: dict[int, int] = {}
-    for x, y in itertools.combinations({**numbers[0], **numbers[1]}.values(), 2):
+    for x, y in itertools.combinations(numbers, 2):
         if x[0] == y[0] and np.mean(x == y) > _ALIKE:
             at = int(np.argmax(x != y))
             found[at] = max(int(np.nan_to_num(min(abs(x[at]), abs(y[at])))), found.get(at, 0))

@@ -195,8 +195,8 @@ def turning_sizes(
         return first.made == second.made
 
     pairs = (("", s) for s in _all_pairs(usual) if time.thread_time() < enough and not made_alike())
-    needed = itertools.chain(looks.sought(a, b, usual), small, looks.all_turns(usual), looks.small_pairs(usual))
-    for part in (needed, itertools.chain(looks.tried_sizes(usual), looks.large_pairs(usual), pairs)):
+    needed = itertools.chain(looks.sought(a, b, usual), small, looks.all_turns(usual), looks.pairs(usual, small=True))
+    for part in (needed, itertools.chain(looks.tried_sizes(usual), looks.pairs(usual, small=False), pairs)):
         for name, sizes in part:
             if time.thread_time() > deadline and (looks.turned or not looks.decides):
                 looks.left_out.append(sizes)
@@ -406,16 +406,10 @@ class _Looks:
             for name in usual:
                 yield name, {**usual, name: size}
 
-    def small_pairs(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
-        """Pairs of two small dims at some of which a comparison of the two shows, where that is not worked out."""
+    def pairs(self, usual: Sizes, *, small: bool) -> Iterator[tuple[str, Sizes]]:
+        """Small or larger pairs of two dims at some of which a comparison shows, where that is not worked out."""
         for sizes in [] if self.complete else self._tried_pairs(usual):
-            if all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items()):
-                yield "", sizes
-
-    def large_pairs(self, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
-        """The others."""
-        for sizes in [] if self.complete else self._tried_pairs(usual):
-            if any(n >= max(_SMALL, usual[key] + 1) for key, n in sizes.items()):
+            if small is all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items()):
                 yield "", sizes
 
     def _tried_pairs(self, usual: Sizes) -> Iterator[Sizes]:
