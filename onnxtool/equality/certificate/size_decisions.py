@@ -31,7 +31,7 @@ from onnxtool.model.shapes import infer, light_copy
 
 Array = np.ndarray
 _SMALL = 16  # numbers of a tensor that are followed
-KNOWN, _PAIRED = 4_097, 161  # of one dim, or of all at once; of each of two
+KNOWN, _PAIRED, _TRIPLED = 4_097, 161, 33  # of one dim, or of all at once; of each of two; of each of three
 _PARTS = 2**10  # factors of a polynomial are multiples of one part: 1/32 of a size that is a multiple of 32
 _MOST = 96  # sizes that may decide something
 _ALIKE = 0.02  # of all sizes, at which two numbers are the same that begin so
@@ -49,7 +49,7 @@ class Deciding(NamedTuple):
 
     Attributes:
         sizes: of all dims, by their names.
-        complete: there are no others up to `KNOWN` of one dim, or of two up to 160: all dims of tensors are known.
+        complete: there are no others up to `KNOWN` of one dim, two up to 160 or three up to 32: all dims of tensors are known.
     """
 
     sizes: list[dict[str, int]]
@@ -129,13 +129,14 @@ def hold_few(deciding: Sequence[object]) -> None:
 
 
 def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
-    """By name of a dim, its sizes: each dim alone, two together, and all the same."""
+    """By name of a dim, its sizes: each dim alone, two and three together, and all the same."""
     parts: list[Mapping[str, Array]] = [{}]
     line = np.arange(1, KNOWN)
     parts += [{name: line} for name in usual]
     parts += [dict.fromkeys(usual, line)] if len(usual) > 1 else []
-    first, second = (n.ravel() for n in np.meshgrid(*[np.arange(1, _PAIRED)] * 2, indexing="ij"))
-    parts += [dict(zip(pair, (first, second), strict=True)) for pair in itertools.combinations(usual, 2)]
+    for count, end in ((2, _PAIRED), (3, _TRIPLED)):
+        grid = [n.ravel() for n in np.meshgrid(*[np.arange(1, end)] * count, indexing="ij")]
+        parts += [dict(zip(few, grid, strict=True)) for few in itertools.combinations(usual, count)]
     counts = [len(next(iter(part.values()), [0])) for part in parts]
     return {
         name: np.concatenate([part.get(name, np.full(n, size)) for part, n in zip(parts, counts, strict=True)])

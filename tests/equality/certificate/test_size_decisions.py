@@ -51,6 +51,11 @@ CONDITIONS = {
         " q = Add(p, n7) g = Equal(q, n1000)",
         {"a": 331, "b": 331},
     ),
+    "a volume": (
+        "h = Shape<end = 1>(x) w = Shape<start = 1, end = 2>(x) d = Shape<start = 2>(x) u = Mul(h, w) v = Mul(u, d)"
+        " c = Equal(v, row1001) g = Squeeze(c)",
+        {"a": 7, "b": 11, "c": 13},
+    ),
     "the longer side": ("p = Shape(x) q = ReduceMax<keepdims = 0>(p) g = Equal(q, n1000)", {"a": 1000, "b": 2}),
     "the shorter side": ("p = Shape(x) q = ReduceMin<keepdims = 0>(p) g = Equal(q, n1000)", {"a": 1000, "b": 1000}),
 }
