@@ -60,10 +60,10 @@ class EditContext:
         for found in assumptions:
             if found.status == "broken" or (found.status == "unproven" and not self.allow_unproven):
                 hint = "" if found.status == "broken" else " --allow-unproven writes it all the same."
-                verb = "is not true" if found.status == "broken" else "is assumed and not proven"
+                verb = "not true" if found.status == "broken" else "assumed, and not proven"
                 where = f"{found.node}: " if found.node else ""
                 reason = f" ({found.reason})" if found.reason else ""
-                raise VerdictError(f"{where}that {found.claim} {verb}{reason}. Nothing was written.{hint}")
+                raise VerdictError(f"{where}{verb}: {found.claim}{reason}.{hint}")
             self.assumptions.append(found)
 
     def runner(self, model: ir.Model, options: SessionOptions | None = None) -> Runner:

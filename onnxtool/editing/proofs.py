@@ -37,7 +37,7 @@ def probes_of(model: ir.Model, context: EditContext, runner: Runner | None = Non
     """
     runner = runner or context.runner(model)
     specs, domains = input_specs(model), input_domains(model)
-    found = find_probes(runner, specs, context.seed, domains, advice="Nothing was written; --no-verify takes the risk.")
+    found = find_probes(runner, specs, context.seed, domains, advice="--no-verify takes the risk.")
     if all(isinstance(d, int) for s in specs for d in s.shape or (None,)):
         for _, feeds in edge_feeds(specs, domains):
             try:
@@ -170,13 +170,13 @@ def compare(
     try:
         report = judge_outputs(context.runner(model), probes, rule)
     except InputError as error:
-        raise VerdictError(f"the edited model does not run: {error} Nothing was written.") from error
+        raise VerdictError(f"the edited model does not run: {error}") from error
     for item in report.outputs:
         if item.other_name:
             raise VerdictError(f"the outputs are {item.other_name}, ... instead of {item.name}, ....")
         if not item.ok:
             told = item.note or f"{item.expected} became {item.actual} (max abs {item.max_abs:.3g})"
-            raise VerdictError(f"the proof fails: output {item.name!r} differs: {told}. Nothing was written.")
+            raise VerdictError(f"the proof fails: output {item.name!r} differs: {told}.")
     context.warnings.extend(line for line in report.warnings if line not in context.warnings)
     context.assume(
         Assumption(f"output {o.name!r} has not changed", "unproven", f"in every run it was {o.untested}")
@@ -199,7 +199,7 @@ def same_graph(before: ir.Model, after: ir.Model) -> Proof:
         proto.graph.ClearField("metadata_props")
     graphs = [p.graph.SerializeToString(deterministic=True) for p in protos]
     if tensors[0] != tensors[1] or graphs[0] != graphs[1]:
-        raise VerdictError("the proof fails: the graph was changed. Nothing was written.")
+        raise VerdictError("the proof fails: the graph was changed.")
     return Proof("the graph and its weights are unchanged", certified=True)
 
 
@@ -242,7 +242,7 @@ def verify_standard(model: ir.Model) -> None:
         with guarded("checking the edited model", light.ByteSize()):
             onnx.checker.check_model(light)
     except onnx.checker.ValidationError as error:
-        raise VerdictError(f"the edited model breaks the standard: {one_line(error)} Nothing was written.") from error
+        raise VerdictError(f"the edited model breaks the standard: {one_line(error)}") from error
     except Exception as error:
         raise UnsupportedError(f"the edited model cannot be checked: {one_line(error)}") from error
 

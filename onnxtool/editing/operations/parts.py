@@ -122,11 +122,11 @@ class Extract(Operation):
             twin = nodes.get(tuple(v.name for v in node.outputs))
             if twin is None or _signature(node) != _signature(twin):
                 raise VerdictError(
-                    f"the proof fails: the node {node.name!r} is not that of the model. Nothing was written."
+                    f"the proof fails: the node {node.name!r} is not that of the model."
                 )
         for name, value in after.graph.initializers.items():
             if before.graph.initializers[name].const_value is not value.const_value:
-                raise VerdictError(f"the proof fails: the weight {name!r} was changed. Nothing was written.")
+                raise VerdictError(f"the proof fails: the weight {name!r} was changed.")
         claim = "every node and every weight is the model's own, and nothing that the outputs need is missing"
         return Proof(claim, unproven="a run: the model is large, so its weights stay on the disk")
 

@@ -178,7 +178,7 @@ class SetShape(Operation):
             run = BatchRun(_SIZES)
             fault = self._proof.final_fault(after, run)
             if fault is not None:
-                raise VerdictError(f"the proof fails: {fault.reason}. Nothing was written.")
+                raise VerdictError(f"the proof fails: {fault.reason}.")
             _name_outputs(after, run.axes, self._batch or "")
             claims.append(f"a batch of N gives what N runs of one give, for N = {', '.join(map(str, _SIZES))}")
             runs, largest = run.runs, run.largest
@@ -230,7 +230,7 @@ class SetShape(Operation):
             found = given if set(given) == set(names) else dict(zip(names, given.values(), strict=False))
             cases.append((feeds, found))
         if not cases:
-            raise UnsupportedError("the model of --source does not run at any other size. Nothing was written.")
+            raise UnsupportedError("the model of --source does not run at any other size.")
         return compare(after, cases, context, "at other sizes it gives what the named source gives", exact=False)
 
 

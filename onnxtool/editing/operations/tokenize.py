@@ -138,7 +138,7 @@ class Tokenize(Operation):
             own = {n: np.asarray([wanted[n.rpartition(".")[2]]], s.dtype) for n, s in specs.items()}
             cases.append((feeds, flatten(old.run(own))))
         if not cases:
-            raise VerdictError("the proof has no text that the model takes. Nothing was written.")
+            raise VerdictError("the proof has no text that the model takes.")
         claim = f"{tried} texts are tokenized as by the tokenizers library, and the model gives for them what it gave"
         return compare(after, cases, context, claim, exact=False)
 

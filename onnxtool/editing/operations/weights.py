@@ -162,7 +162,7 @@ class ReplaceWeight(Operation):
     def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
         for name, value in after.graph.initializers.items():
             if name != self.weight and before.graph.initializers[name].const_value is not value.const_value:
-                raise VerdictError(f"the proof fails: the weight {name!r} changed too. Nothing was written.")
+                raise VerdictError(f"the proof fails: the weight {name!r} changed too.")
         # With the old numbers put back it is the old model, so nothing else has changed.
         back = after.clone()
         back.graph.initializers[self.weight].const_value = before.graph.initializers[self.weight].const_value

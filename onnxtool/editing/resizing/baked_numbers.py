@@ -367,7 +367,7 @@ class BakedNumbers:
             told = Lengths({axes[axis]: ""}).fits(count, whole=True) or self._lengths.fits(count, whole=True)
             part = digits_of(axes[axis] / count, 1e-6) == 1  # the 100 largest of 8,400 boxes are as many at every size
             if told or part or count % 10:
-                self._assume(node, f"the {count} largest are not {told or 'a part of all'}, made of the old size")
+                self._assume(node, f"the {count} largest are not made of the old size ({told or 'a part of all'})")
 
     def _pad(self, node: ir.Node, axes: dict[int, int]) -> None:
         if not any(any(self._padding(node, axis)) for axis in range(len(sizes_of(node.inputs[0]) or ()))):
@@ -558,7 +558,7 @@ class BakedNumbers:
                 own = (value.name if value is not None else "") or ""
                 self._amount(node, number, array.dtype, name=own, alone=alone, place=place)
                 if scales and (told := self._lengths.shares(float(number))):
-                    self._assume(node, f"{number:.6g}, a scale of a mean, is not {told}, made of the old size")
+                    self._assume(node, f"{number:.6g}, a scale of a mean, is not made of the old size ({told})")
         for item in node.attributes.values():
             amount = operator.accumulates or item.name in ("alpha", "epsilon", "scale")
             if amount and item.type == ir.AttributeType.FLOAT and not item.is_ref():
@@ -648,7 +648,7 @@ class BakedNumbers:
         if not told and not whole and alone:
             told = self._lengths.shorter(float(number), close)
         if told:
-            self._assume(node, f"{number:.6g} ({name}) is not {told}, made of the old size")
+            self._assume(node, f"{number:.6g} ({name}) is not made of the old size ({told})")
 
     def _follow_means(self, node: ir.Node) -> None:
         """Note over how many elements a node reduces, and what a mean goes into."""

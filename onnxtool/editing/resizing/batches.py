@@ -143,7 +143,7 @@ class BatchProof:
         self._model = before.clone()
         self._before = context.runner(before)
         specs = input_specs(before)
-        advice = "Nothing was written; --no-verify takes the risk."
+        advice = "--no-verify takes the risk."
         probe = find_probes(self._before, specs, context.seed, self._domains, wanted=1, advice=advice)[0]
         self._open = [(s.name, i) for s in specs for i, d in enumerate(s.shape or ()) if not isinstance(d, int)]
         self._specs = [TensorSpec(s.name, s.dtype, tuple(np.shape(probe.feeds[s.name]))) for s in specs]

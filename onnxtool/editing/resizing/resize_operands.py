@@ -88,7 +88,7 @@ def follow(state: Resizing, node: ir.Node, index: int, axes: Axes) -> None:
         size, wanted = next(((sizes_of(value) or ())[axis], wanted) for axis, wanted in axes.items())
         raise BakedSizeError(
             f"{node_label(node)} reads {what} {value.name!r}, which is made for the size {size} "
-            f"where {wanted} is needed now. Nothing was written."
+            f"where {wanted} is needed now."
         )
     node.replace_input_with(index, made)
     state.note(node, f"{value.name!r} goes on to {', '.join(map(str, axes.values()))}")

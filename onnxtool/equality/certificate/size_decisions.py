@@ -49,7 +49,7 @@ class Deciding(NamedTuple):
 
     Attributes:
         sizes: of all dims, by their names.
-        complete: there are no others up to `KNOWN` of one dim, two up to 160 or three up to 32: all dims of tensors are known.
+        complete: there are no others up to `KNOWN` of one dim, 160 of two, 32 of three: all dims of tensors are known.
     """
 
     sizes: list[dict[str, int]]

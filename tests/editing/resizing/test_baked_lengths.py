@@ -623,7 +623,7 @@ def test_what_is_the_same_everywhere_is_repeated_along_two_dims(tmp_path: Path) 
 def test_the_ratio_of_two_sizes_is_made_of_them(tmp_path: Path) -> None:
     nodes = "g = ReduceMean<axes=[2, 3], keepdims=0>(x) y = Concat<axis=1>(g, aspect)"
     source = write(tmp_path / "m.onnx", PICTURE % nodes, {"aspect": np.float32([[48 / 32]])}, opset=17)
-    with pytest.raises(VerdictError, match="not 48 / 32"):
+    with pytest.raises(VerdictError, match="48 / 32"):
         edit(source, tmp_path / "out.onnx", ["set-shape=x:1,3,height,width"])
 
 
@@ -634,7 +634,7 @@ def test_which_part_of_a_dim_that_is_cut_grows_is_an_assumption(tmp_path: Path) 
         s=lambda n: i64(1, n // 8, 8, 3), o=lambda n: i64(1, n, 3),
     )  # fmt: skip
     source, made = windows.save(tmp_path / "m.onnx", L), tmp_path / "out.onnx"
-    with pytest.raises(VerdictError, match=r"Reshape 'node_0': that 5 of its target grows and 8, 3 do not"):
+    with pytest.raises(VerdictError, match=r"Reshape 'node_0': .*: 5 of its target grows and 8, 3 do not"):
         edit(source, made, ["set-shape=x:1,length,3"])
     assert not edit(source, made, ["set-shape=x:1,length,3"], allow_unproven=True).ok
     for n in (8, 48, 120):
