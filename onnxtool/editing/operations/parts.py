@@ -121,9 +121,7 @@ class Extract(Operation):
         for node in after.graph:
             twin = nodes.get(tuple(v.name for v in node.outputs))
             if twin is None or _signature(node) != _signature(twin):
-                raise VerdictError(
-                    f"the proof fails: the node {node.name!r} is not that of the model."
-                )
+                raise VerdictError(f"the proof fails: the node {node.name!r} is not that of the model.")
         for name, value in after.graph.initializers.items():
             if before.graph.initializers[name].const_value is not value.const_value:
                 raise VerdictError(f"the proof fails: the weight {name!r} was changed.")

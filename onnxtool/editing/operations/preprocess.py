@@ -264,9 +264,7 @@ class Preprocess(Operation):
                     worst = max(worst, off)
             cases.append((feeds, flatten(old.run({**probe.feeds, self._input: np.asarray(seen)}))))
         if worst > 1.001:
-            raise VerdictError(
-                f"the proof fails: a pixel is {worst:.2f}/255 away from {' and '.join(sorted(judges))}."
-            )
+            raise VerdictError(f"the proof fails: a pixel is {worst:.2f}/255 away from {' and '.join(sorted(judges))}.")
         claim = (
             f"{len(given)} pictures come out within {worst:.2g}/255 of {' and '.join(sorted(judges))}"
             f"{'' if self._fixed else ' (bilinear, with antialias)'}, and the model gives for them what it gave"
@@ -293,9 +291,7 @@ class Preprocess(Operation):
         got = seen[0].astype(np.float32)
         got = got.transpose(1, 2, 0) if self._layout == "nchw" else got
         if got.shape != wanted.shape:
-            raise VerdictError(
-                f"the proof fails: {list(got.shape)} instead of {list(wanted.shape)}."
-            )
+            raise VerdictError(f"the proof fails: {list(got.shape)} instead of {list(wanted.shape)}.")
         level = np.float32(1 / options.scale) / np.asarray(options.std, np.float32)
         # float16 has 11 bits: that rounding is the model's own type, not the pre-processing's.
         slack = np.abs(wanted) / 1024 if seen.dtype.itemsize == 2 else 0
