@@ -118,7 +118,7 @@ class OptimizationProof:
         proof, specs, seed = self._proof, self._specs, self._seed
         domains = input_domains(model)
         own = [n.apart for n in self.names if n.apart is not None]
-        if sizes and not self._risks.empty:
+        if sizes:
             own += empty_batch(runner, specs, self.probes[0], domains, seed)
         proof.facts = facts_of([model], {})
         proof.search = Search("quick", seed, sizes=sizes, branches=0, difference=0, masked=False)

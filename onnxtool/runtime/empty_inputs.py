@@ -19,21 +19,9 @@ if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check
     import onnx_ir as ir
 
 
-# What the runtime takes up into a product of matrices, where it stands before it.
-_FUSED = {"Mul", "Div", "Cast"}
-
-
 def is_empty(feeds: Mapping[str, Any]) -> bool:
     """Whether an array has no elements."""
     return any(isinstance(a, np.ndarray) and not a.size for a in feeds.values())
-
-
-def takes_empty(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> bool:
-    """Whether each operator of a model is known to take inputs without elements; others may end the process."""
-    try:
-        return _all_run_empty([*_nodes(model)])
-    except (OSError, OnnxToolError):
-        return False
 
 
 def runs_safely(model: str | os.PathLike[str]) -> bool:
@@ -51,38 +39,7 @@ def is_harmless(model: onnx.ModelProto) -> bool:
 
 
 def _run_safely(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
-    return _all_run_empty(nodes) and not any(node.op_type == "Loop" for node in nodes)
-
-
-def _all_run_empty(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
-    return all(map(_runs_empty, nodes)) and not _multiplies_moved_rows(nodes)
-
-
-def _multiplies_moved_rows(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
-    """Whether rows are taken from the front before a MatMul (attention with time first): ONNX Runtime 1.31 makes one
-    operator of the two, and divides by the number of rows.
-    """
-    moved: set[str | None] = set()
-    for node in nodes:
-        passes = node.op_type in _FUSED and not moved.isdisjoint(_names(node, "input"))
-        if passes or (node.op_type == "Transpose" and _moves_rows(node)):
-            moved.update(_names(node, "output"))
-    return any(n.op_type == "MatMul" and not moved.isdisjoint(_names(n, "input")) for n in nodes)
-
-
-def _names(node: onnx.NodeProto | ir.Node, side: str) -> list[str | None]:
-    if isinstance(node, onnx.NodeProto):
-        return list(getattr(node, side))
-    return [value.name if value is not None else None for value in getattr(node, f"{side}s")]
-
-
-def _moves_rows(node: onnx.NodeProto | ir.Node) -> bool:
-    """Whether a Transpose takes the first of three dims or more away from the front; of two, it turns a matrix."""
-    if isinstance(node, onnx.NodeProto):
-        order: Sequence[int] = next((a.ints for a in node.attribute if a.name == "perm"), ())
-    else:
-        order = node.attributes.get_ints("perm", ())
-    return len(order) > 2 and order[0] != 0
+    return all(map(_runs_empty, nodes)) and not any(node.op_type == "Loop" for node in nodes)
 
 
 def _runs_empty(node: onnx.NodeProto | ir.Node) -> bool:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -19,7 +18,7 @@ import onnxruntime as ort
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec, with_columns
-from onnxtool.runtime.empty_inputs import is_empty, takes_empty
+from onnxtool.runtime.empty_inputs import is_empty
 from onnxtool.runtime.feeds import check_feeds, feeds_bytes
 from onnxtool.runtime.providers.known import provider_call, provider_crashes
 from onnxtool.runtime.session.session import (
@@ -88,7 +87,7 @@ class OnnxRunner:
         self._weights = 0
         self._crash: Crash | None = None  # of the provider whose place the CPU takes here
         self._options = DEFAULT
-        self._model: str | os.PathLike[str] | bytes | None = None  # the session holds bytes too
+        self._model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | None = None
         metadata: Mapping[str, str] = session.get_modelmeta().custom_metadata_map
         self.inputs: tuple[TensorSpec, ...] = with_columns((_spec(i) for i in session.get_inputs()), metadata)
         self.outputs: tuple[TensorSpec, ...] = with_columns((_spec(o) for o in session.get_outputs()), metadata)
@@ -107,11 +106,7 @@ class OnnxRunner:
         if crash is not None:
             options = without_providers(options)
         runner = cls(create_session(model, options, weights))
-        runner._crash, runner._options = crash, options
-        if isinstance(model, (str, os.PathLike, bytes)):
-            runner._model = model
-        else:
-            runner.takes_empty = takes_empty(model)
+        runner._crash, runner._options, runner._model = crash, options, model
         # The runtime may copy and rearrange weights as late as in the first run.
         if isinstance(model, (str, os.PathLike)):
             runner._weights = bytes_beside(Path(model))
@@ -124,27 +119,21 @@ class OnnxRunner:
         """What runs the model."""
         return self._session
 
-    @cached_property
-    def takes_empty(self) -> bool:
-        """Whether each operator is known to take inputs without elements; others may end the process."""
-        return self._model is not None and takes_empty(self._model)
-
-    def _try_empty(self, feeds: Mapping[str, np.ndarray]) -> None:
-        """Run on inputs without elements in a process that may end of it.
+    def _run_apart(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Run on inputs without elements in a process of its own: the kernels of some operators end it.
 
         Raises:
-            InputError: the model does not take them, or it is in memory alone and so cannot be tried.
+            InputError: the model does not take them.
         """
-        if self.takes_empty:
-            return
         empty = next(n for n, a in feeds.items() if is_empty({n: a}))
         told = f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing"
         if self._model is None:
-            raise InputError(f"{told}: not every operator of the model is known to take that. Give at least one.")
-        worker = Worker(self._model, self._options)
+            raise InputError(f"{told}: a model of which there is a session alone is not run on that.")
+        model = self._model.SerializeToString() if isinstance(self._model, onnx.ModelProto) else self._model
+        worker = Worker(model if isinstance(model, (str, os.PathLike, bytes)) else io.to_bytes(model), self._options)
         with closing(worker):
             try:
-                worker.run(feeds)
+                return worker.run(feeds)
             except WorkerDiedError as error:
                 raise InputError(f"{told}: the runtime ends its process on it. Give at least one.") from error
 
@@ -160,11 +149,11 @@ class OnnxRunner:
             feeds = {n: _widened(array) if n in wide else array for n, array in feeds.items()}
         check_feeds(self.inputs, feeds)
         try:
+            if is_empty(feeds):
+                return self._run_apart(feeds)
             shapes = tuple(np.shape(f) for f in feeds.values())
             if shapes in self._ran_on:
                 return self.run_unchecked(feeds)
-            if is_empty(feeds):
-                self._try_empty(feeds)
             what = f"running the model {'for the first time' if not self._ran_on else 'on another size'}"
             call = provider_call(what, self.session.get_providers()[0])
             with guarded(what, self._weights, feeds_bytes(feeds), retry=True, provider=call), native_silence():

@@ -16,8 +16,9 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.tensors import BYTES, tensor_metadata
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, closing
 from onnxtool.runtime.worker.errors import WorkerDiedError
+from onnxtool.runtime.worker.worker import Worker
 from onnxtool.serving.admission import (
     BundleTexts,
     PrivateCopy,
@@ -33,7 +34,14 @@ from onnxtool.serving.admission import (
 )
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, LocalTexts, ServingRunner, WorkerPool, measured_pool
+from onnxtool.serving.served_model import (
+    LocalModel,
+    LocalTexts,
+    ServingRunner,
+    WorkerPool,
+    empty_inputs_taken,
+    measured_pool,
+)
 from onnxtool.serving.targets import ServeTarget
 from onnxtool.serving.telemetry import Log, Metrics
 
@@ -377,8 +385,12 @@ class Repository:
         self, target: ServeTarget, copy: PrivateCopy, texts: BundleTexts | None, options: ServeOptions
     ) -> ServingRunner:
         session = options.session
-        if options.in_process or not HAS_WORKERS:
-            return LocalModel(OnnxRunner.open(copy.path, session)) if texts is None else LocalTexts(copy.path, session)
+        if options.in_process:
+            if texts is not None:
+                return LocalTexts(copy.path, session)
+            with closing(worker := Worker(copy.path, session)):
+                taken = empty_inputs_taken(worker)
+            return LocalModel(OnnxRunner.open(copy.path, session), taken)
         names = target.labels
 
         def died(reason: str) -> None:

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -27,14 +27,8 @@ from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.worker import Worker
 from onnxtool.serving.faults import HttpError
-
-try:
-    from onnxtool.runtime.worker.worker import Worker
-
-    HAS_WORKERS = True
-except ImportError:  # Windows has no descriptors that a child inherits
-    HAS_WORKERS = False
 
 # Inputs that have ended a process so often, without an answer in between, are refused; so many are remembered.
 _MOST_DEATHS, _MOST_INPUTS = 2, 1024
@@ -46,6 +40,7 @@ _RETRY_SECONDS = 1.0
 _WORTH = 1.2  # times the requests of one process, from which on several are worth their memory
 
 OnDeath = Callable[[str], None]
+EmptyDims = frozenset[tuple[str, int]]  # the dims of 0, as input and axis
 Show = Callable[[str], None]
 
 
@@ -112,18 +107,15 @@ class ServingRunner(Protocol):
 class LocalModel:
     """A model in this process: what crashes it, crashes the server."""
 
-    def __init__(self, runner: OnnxRunner) -> None:
-        self._runner = runner
+    def __init__(self, runner: OnnxRunner, taken_empty: Collection[EmptyDims] = ()) -> None:
+        """Take a runner, and the ways to be empty that its model is known to take."""
+        self._runner, self._taken_empty = runner, taken_empty
         self.inputs, self.outputs = runner.inputs, runner.outputs
-        self._takes_empty = runner.takes_empty
 
     def check(self, feeds: Feeds) -> None:
-        """As of the protocol; inputs without elements need operators that are known to take them."""
+        """As of the protocol; inputs without elements must be known to be taken."""
         check_feeds(self.inputs, feeds)
-        if not self._takes_empty:
-            for name, array in feeds.items():
-                if not array.size:
-                    raise _not_taken(name, array.shape.index(0))
+        _check_empty(self.inputs, feeds, self._taken_empty)
 
     def run(self, feeds: Feeds, cancellation: Cancellation | None = None, show: Show = _ignore) -> dict[str, Any]:
         """One run, without the watch and the checks of `OnnxRunner.run`."""
@@ -199,7 +191,7 @@ class WorkerPool:
             self._free.put(worker)
         self._deaths = OrderedDict[bytes, int]()
         self._look_next = 0.0
-        self._taken_empty = _empty_inputs_taken(self._workers[0])
+        self._taken_empty = empty_inputs_taken(self._workers[0])
 
     def check(self, feeds: Feeds) -> None:
         """As of the protocol; inputs without elements must have been taken when the model was loaded.
@@ -208,9 +200,7 @@ class WorkerPool:
             InputError: they do not fit, are empty where the model does not take that, or have ended processes.
         """
         self._workers[0].check(feeds)
-        empty = _empty_dims(self.inputs, feeds)
-        if empty and empty not in self._taken_empty:
-            raise _not_taken(*min(empty))
+        _check_empty(self.inputs, feeds, self._taken_empty)
         if self._deaths and self._deaths.get(_digest(feeds), 0) >= _MOST_DEATHS:
             raise InputError("these inputs have ended the process of the model twice; they are refused.")
 
@@ -397,7 +387,7 @@ def _digest(feeds: Feeds) -> bytes:
     return found.digest()
 
 
-def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> frozenset[tuple[str, int]]:
+def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> EmptyDims:
     """The dims of 0, as input and axis, where the model does not declare them so."""
     return frozenset(
         (spec.name, axis)
@@ -408,11 +398,14 @@ def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> frozenset[tuple[st
     )
 
 
-def _not_taken(name: str, axis: int) -> InputError:
-    return InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
+def _check_empty(specs: Sequence[TensorSpec], feeds: Feeds, taken: Collection[EmptyDims]) -> None:
+    empty = _empty_dims(specs, feeds)
+    if empty and empty not in taken:
+        name, axis = min(empty)
+        raise InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
 
 
-def _empty_inputs_taken(worker: Worker) -> set[frozenset[tuple[str, int]]]:
+def empty_inputs_taken(worker: Worker) -> set[EmptyDims]:
     """The ways to be empty that a model takes: tried with each dynamic dim, and with all of one place, at 0."""
     taken = set()
     for sizes in empty_sizes(worker.inputs):

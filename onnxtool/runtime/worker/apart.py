@@ -19,10 +19,10 @@ from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import all_nodes, bodies_of, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.options.session import DEFAULT, SessionOptions
-from onnxtool.runtime.empty_inputs import runs_safely, takes_empty
+from onnxtool.runtime.empty_inputs import runs_safely
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner, Runner, closing
+from onnxtool.runtime.runner import Runner, closing
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import is_supervised
 from onnxtool.runtime.worker.worker import TrialWorker
@@ -36,17 +36,15 @@ _EXTREME = 2**31 - 1  # beyond it, the quotient of two integers may be none
 
 @dataclass(frozen=True)
 class Risks:
-    """Inputs that native code may die of, as far as a graph tells.
+    """Inputs that native code may die of, as far as a graph tells, beside those without elements.
 
     Attributes:
-        empty: an operator is not known to take inputs without elements.
         sizes: inputs that say how large something inside is.
         extremes: integers are divided, which for the smallest by -1 is a fault of the processor.
         endless: values decide when a loop ends, and nothing else does.
         open: dims without a size, as input and axis, where nothing else bounds the memory that a large size takes.
     """
 
-    empty: bool = False
     sizes: frozenset[str] = frozenset()
     extremes: bool = False
     endless: bool = False
@@ -62,9 +60,8 @@ class Risks:
             if any(size >= _LARGE and (name, axis) in self.open for axis, size in enumerate(array.shape)):
                 return True
             if not array.size:
-                if self.empty:
-                    return True
-            elif array.dtype.kind in "iu" or name in self.sizes:
+                return True
+            if array.dtype.kind in "iu" or name in self.sizes:
                 largest = max(abs(array.min().item()), abs(array.max().item()))
                 if name in self.sizes and not largest <= _SMALL_SIZE:
                     return True
@@ -127,7 +124,6 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
         model = inlined(model) if model.functions else model  # noqa: PLW2901
         nodes = list(all_nodes(model))
         found = Risks(
-            found.empty or not takes_empty(model),
             found.sizes | _sizing_inputs(model, nodes),
             found.extremes or any(n.op_type in ("Div", "Mod") and n.domain in STANDARD for n in nodes),
             found.endless or any(n.op_type == "Loop" and n.domain in STANDARD and _may_not_end(n) for n in nodes),
@@ -210,7 +206,5 @@ def apart(
     risks: Risks,
     options: SessionOptions = DEFAULT,
 ) -> Runner:
-    """A Runner whose dangerous runs happen in a child; the same where a graph tells of no danger."""
-    if isinstance(runner, OnnxRunner):
-        runner.takes_empty = not risks.empty
-    return runner if risks == Risks() else Apart(runner, model, options, risks)
+    """A Runner whose dangerous runs happen in a child."""
+    return Apart(runner, model, options, risks)
