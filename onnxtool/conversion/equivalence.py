@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.input_plan import row_inputs
+from onnxtool.conversion.reduced_axes import count_axes_from_first
 from onnxtool.conversion.source_code import read_code
 from onnxtool.equality.certificate.sources import certify_source
 from onnxtool.equality.proof import Proof, Search
@@ -298,6 +299,7 @@ def cleaned_up(graph: ir.Model, proof: SourceProof, notes: list[str]) -> tuple[i
     """
     untouched = graph.clone()
     try:
+        count_axes_from_first(graph)
         optimize_model(graph, "basic", exact=False)
         report = proof.compare(graph)
         if not report.differs:
