@@ -193,7 +193,7 @@ def _with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> Conv
         UsageError: no such option.
     """
     shapes = settings.get("input_shapes")
-    if isinstance(shapes, (list, tuple)):  # of the only input
+    if isinstance(shapes, (list, tuple)) and not any("," in str(dim) or ":" in str(dim) for dim in shapes):
         settings = {**settings, "input_shapes": {"": tuple(shapes)}}
     if settings.get("sample") is not None:
         settings = {**settings, "sample": open_sample(settings["sample"])}
