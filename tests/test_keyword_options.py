@@ -88,7 +88,7 @@ def test_entries_of_a_mapping_are_read_as_on_the_command_line(given: Any) -> Non
 
 @pytest.mark.parametrize("given", [[("x", ("batch", 8))], ["x:0.5"]])
 def test_entries_of_a_mapping_that_cannot_be_read_are_told(given: Any) -> None:
-    with pytest.raises(UsageError, match="input_shapes: give a dict, or texts such as NAME:DIMS|not a dimension"):
+    with pytest.raises(UsageError, match=r"input_shapes: give a dict, or texts such as NAME:DIMS|not a dimension"):
         with_settings(ConvertOptions(), {"input_shapes": given}, "convert")
 
 
