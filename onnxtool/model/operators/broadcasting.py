@@ -9,7 +9,7 @@ _SMALLER_OF = "min("
 
 
 def broadcast(*shapes: Sizes | None) -> tuple[Size | None, ...] | None:
-    """Numpy broadcasting; a dim is None when two differ and it cannot be said which wins; None for unknown ranks."""
+    """Numpy broadcasting; a dim is None when two numbers differ; None for unknown ranks."""
     known = [s for s in shapes if s is not None]
     if len(known) != len(shapes):
         return None
@@ -35,17 +35,27 @@ def _wins(wide: list[Size]) -> Size | None:
         # The smaller of n and something else fits n only when it is n, or 1 (where n is 1 or the result is n).
         if all(other is size or is_smaller_of(other, size) for other in wide):
             return size
-    return None
+    first, *others = sorted(wide, key=str)
+    for other in others:
+        first = symbol(f"broadcast({first}, {other})")
+    return first
 
 
 def smaller_of(a: Size, b: Size) -> Size:
     """The smaller of two sizes."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
-    if a == b:
-        return a
+    if a == b or 0 in (a, b):
+        return a if a == b else 0
     names = sorted((str(a), str(b)))
     return symbol(f"{_SMALLER_OF}{names[0]}, {names[1]})")
+
+
+def at_least_zero(size: Size) -> Size:
+    """The size, or 0 where it is less."""
+    if isinstance(size, int):
+        return max(size, 0)
+    return size if size.non_negative else symbol(f"max({size}, 0)")
 
 
 def is_smaller_of(value: Size, size: Size) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import attribute
-from onnxtool.model.operators.broadcasting import broadcast, smaller_of
+from onnxtool.model.ir.queries import attribute, constant_array
+from onnxtool.model.operators.broadcasting import at_least_zero, broadcast, smaller_of
 from onnxtool.model.operators.symbolic_dims import (
     Expr,
     add,
@@ -178,34 +179,31 @@ def slice_size(dim: Size, start: Size | None, end: Size | None, step: int) -> Si
     low, high = _bound(dim, start), _bound(dim, end)
     if low is None or high is None:
         return None
-    length = subtract(high, low)
-    if isinstance(length, int):
-        length = max(length, 0)
-    elif not length.non_negative:
-        return None
+    whole = high == dim
+    if whole and isinstance(start, int) and start < 0:  # the last ones
+        length = smaller_of(-start, dim)
+    elif isinstance(start, int) and isinstance(end, int) and (whole or end < 0) and start >= 0:
+        length = at_least_zero(subtract(dim if whole else add(dim, end), start))  # all but some at either end
+    else:
+        length = at_least_zero(subtract(high, low))
     return length if step == 1 else floor_divide(add(length, step - 1), step)
 
 
 def _bound(dim: Size, index: Size) -> Size | None:
     """Where a slice bound really lies, between 0 and dim."""
-    if isinstance(index, int) and isinstance(dim, int):
-        return min(max(index + dim if index < 0 else index, 0), dim)
     if isinstance(index, int):
-        if index == 0:
-            return 0
-        if index >= _HUGE:
-            return dim
-        return smaller_of(index, dim) if index > 0 else None
+        if index < 0:
+            return at_least_zero(add(dim, index))
+        return dim if index >= _HUGE else smaller_of(index, dim)
     if index == dim:
         return dim
     rest = subtract(index, dim)
-    if (isinstance(rest, int) and rest >= 0) or (isinstance(rest, Expr) and rest.non_negative):
+    if at_least_zero(rest) == rest:
         return dim
+    if not index.non_negative:  # at some sizes it counts from the end
+        return None
     rest = subtract(dim, index)
-    inside = (isinstance(rest, int) and rest >= 0) or (isinstance(rest, Expr) and rest.non_negative)
-    if inside:
-        return index if index.non_negative else None
-    return smaller_of(index, dim) if index.non_negative else None
+    return index if at_least_zero(rest) == rest else smaller_of(index, dim)
 
 
 class SliceBounds(NamedTuple):
@@ -264,10 +262,37 @@ def _pad(node: ir.Node) -> Sizes | None:
     data = known(sizes_of(node.inputs[0]))
     pads = attribute(node, "pads", attribute(node, "paddings"))
     if pads is None and len(node.inputs) > 1:
-        pads = integers(node.inputs[1])
+        pads = known(elements_of(node.inputs[1])).sizes
     if pads is None or len(pads) != 2 * len(data) or (len(node.inputs) > 3 and node.inputs[3]):
         return None
-    return tuple(add(d, pads[i] + pads[i + len(data)]) for i, d in enumerate(data))
+    return tuple(add(d, add(pads[i], pads[i + len(data)])) for i, d in enumerate(data))
+
+
+def _resize(node: ir.Node) -> Sizes | None:
+    data, (scales, sizes) = known(sizes_of(node.inputs[0])), [*node.inputs[2:4], None, None][:2]
+    cut = attribute(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    if cut or attribute(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    axes = attribute(node, "axes", tuple(range(len(data))))
+    result: list[Size | None] = list(data)
+    if sizes is not None:
+        wanted: Sequence[Size | None] = known(elements_of(sizes)).elements
+    else:
+        factors = constant_array(scales)
+        if factors is None:
+            return None
+        wanted = [_scaled(data[axis], float(factor)) for axis, factor in zip(axes, factors, strict=True)]
+    for axis, size in zip(axes, wanted, strict=True):
+        result[axis] = size
+    return named(node, result)
+
+
+def _scaled(size: Size, factor: float) -> Size:
+    if factor.is_integer():
+        return multiply(size, int(factor))
+    if isinstance(size, int):
+        return int(np.float32(size) * np.float32(factor))
+    return symbol(f"scaled({size}, {factor})")
 
 
 def _range(node: ir.Node) -> Sizes | None:
@@ -295,4 +320,5 @@ LAYOUT_RULES = {
     "constant_of_shape": _constant_of_shape,
     "tile": _tile,
     "pad": _pad,
+    "resize": _resize,
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
-from onnxtool.model.operators.broadcasting import broadcast
+from onnxtool.model.operators.broadcasting import broadcast, smaller_of
 from onnxtool.model.operators.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
 from onnxtool.model.operators.symbolic_dims import add, exact_divide, floor_divide, multiply
 from onnxtool.model.operators.value_facts import Size, Sizes, UnknownValueError, elements_of, known, sizes_of
@@ -84,16 +84,12 @@ def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size]:
             steps = floor_divide(add(dim, strides[i] - 1), strides[i])
         else:
             free = add(dim, (pads[i] + pads[i + count] if auto != "VALID" else 0) - reach)
-            if attribute(node, "ceil_mode", 0):
-                if not isinstance(free, int):
-                    raise UnknownValueError
-                # The last window must start inside the data or the left padding.
-                steps = -(-free // strides[i]) + 1
-                if isinstance(dim, int) and (steps - 1) * strides[i] >= dim + pads[i]:
-                    steps -= 1
-                result.append(steps)
-                continue
             quotient = floor_divide(free, strides[i])
+            if attribute(node, "ceil_mode", 0):  # the last window must start inside the data or the left padding
+                up, last = (
+                    floor_divide(add(n, m), strides[i]) for n, m in ((free, strides[i] - 1), (dim, pads[i] - 1))
+                )
+                quotient = None if up is None or last is None else smaller_of(up, last)
             steps = None if quotient is None else add(quotient, 1)
         if steps is None:
             raise UnknownValueError

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import axes_of, slice_bounds
-from onnxtool.model.operators.symbolic_dims import Expr, add, floor_divide, multiply, product, subtract
+from onnxtool.model.operators.symbolic_dims import add, floor_divide, multiply, product, subtract
 from onnxtool.model.operators.value_facts import (
     MAX_ITEMS,
     KnownElements,
@@ -157,12 +157,9 @@ def _divide(a: Size, b: Size) -> Size | None:
 
 
 def _modulo(a: Size, b: Size) -> Size | None:
-    if not _non_negative(a):
-        return None
+    """With the sign of the divisor: a - b floor(a / b)."""
     quotient = floor_divide(a, b)
-    if quotient is None or (isinstance(quotient, Expr) and not isinstance(subtract(a, multiply(quotient, b)), int)):
-        return None
-    return subtract(a, multiply(quotient, b))
+    return None if quotient is None else subtract(a, multiply(quotient, b))
 
 
 def _non_negative(a: Size) -> bool:
@@ -248,7 +245,7 @@ RULES: dict[str, Rule] = {
     "Sub": _binary(subtract),
     "Mul": _binary(multiply),
     "Div": _binary(_divide),
-    "Mod": _binary(_modulo),
+    "Mod": lambda node: None if attribute(node, "fmod", 0) else _binary(_modulo)(node),
     "Max": _binary(_extreme(True)),
     "Min": _binary(_extreme(False)),
     "Equal": _binary(_equal),

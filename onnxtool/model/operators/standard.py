@@ -153,7 +153,7 @@ ROWS = (
     Operator("RegexFullMatch", elementwise=True),
     Operator("Relu", shape="same", elementwise=True, flops=1, never_negative=True, runs_empty=True),
     Operator("Reshape", shape="reshape", passes_through="order", sizes=(1,), runs_empty=True),
-    Operator("Resize", sizes=(2, 3), runs_empty=True),
+    Operator("Resize", shape="resize", sizes=(2, 3), runs_empty=True),
     Operator("ReverseSequence", shape="same", passes_through="values"),
     Operator("RotaryEmbedding", flops=5),
     Operator("Round", shape="same", elementwise=True, flops=1, runs_empty=True),

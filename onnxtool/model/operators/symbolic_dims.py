@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import gcd
 from typing import Any
 
@@ -143,6 +143,12 @@ def floor_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
     return symbol(f"floor(({a})/({b}))")
 
 
+_OF_TWO: Mapping[str, Callable[[Any, Any], Any]] = {
+    "min": np.minimum,
+    "max": np.maximum,
+    "broadcast": lambda a, b: np.where(a == 1, b, a),
+    "scaled": lambda size, factor: (np.float32(size) * np.float32(factor)).astype(np.int64),  # as of Resize
+}
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 
 
@@ -156,7 +162,7 @@ def evaluate(size: int | Expr, numbers: Mapping[str, Any]) -> Any:
 
 
 def choices(size: int | Expr, numbers: Mapping[str, Any]) -> Iterator[Any]:
-    """For each smaller of two sizes that is in a size, how far the first is above the second.
+    """For each choice between two sizes that is in a size, how far the first is above the second.
 
     Raises:
         LookupError: a symbol is none of the numbers.
@@ -186,8 +192,8 @@ def _computed(held: ast.expr, numbers: Mapping[str, Any]) -> Any:
             return _ARITHMETIC[type(held.op)](_computed(held.left, numbers), _computed(held.right, numbers))
         case ast.Call(func=ast.Name(id="floor")):  # of a quotient
             return _computed(held.args[0], numbers)
-        case ast.Call(func=ast.Name(id="min")):
-            return np.minimum(*(_computed(size, numbers) for size in held.args))
+        case ast.Call(func=ast.Name(id=name)) if name in _OF_TWO:
+            return _OF_TWO[name](*(_computed(size, numbers) for size in held.args))
     raise LookupError(ast.unparse(held))
 
 
