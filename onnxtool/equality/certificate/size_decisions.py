@@ -49,11 +49,12 @@ class Deciding(NamedTuple):
 
     Attributes:
         sizes: of all dims, by their names.
-        complete: there are no others up to `KNOWN` of one dim, 160 of two, 32 of three: all dims of tensors are known.
+        unknown: a tensor whose dims, or whose numbers, are not known at all sizes. "" where all are: then nothing else
+            is decided up to `KNOWN` of one dim, 160 of two, 32 of three.
     """
 
     sizes: list[dict[str, int]]
-    complete: bool
+    unknown: str
 
 
 def deciding_sizes(
@@ -96,7 +97,7 @@ def deciding_sizes(
     ]
     deciding = [*made.values(), *beyond]
     hold_few(deciding)
-    return Deciding(deciding, all(decisions.complete for decisions in both))
+    return Deciding(deciding, next((decisions.unknown for decisions in both if decisions.unknown), ""))
 
 
 def _partings(numbers: Iterable[Array]) -> dict[int, int]:
@@ -168,7 +169,7 @@ class _Decisions:
 
     Attributes:
         told: truth values, the signs of numbers and which of several is the largest, each [sizes, numbers].
-        complete: the dims of all tensors are known at all sizes, and what is made of them.
+        unknown: the first tensor whose dims are not known at all sizes, or what is made of them; "" for none.
         unfollowed: nodes that decide something by sizes, at which of them is not known.
     """
 
@@ -196,23 +197,23 @@ class _Decisions:
         self.unfollowed: list[str] = []
         self._varying: set[str] = set()  # numbers that hang on sizes
         self._own_dims: list[Array] = []
-        self.complete = self._follow_dims(n for node in all_nodes(model.graph.node) for n in node.output if n)
+        self.unknown = self._follow_dims(n for node in all_nodes(model.graph.node) for n in node.output if n)
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
             self._note(node)
 
-    def _follow_dims(self, names: Iterable[str]) -> bool:
-        """Note the dims of tensors, and where these are the smaller of two sizes; False where some are not known."""
-        complete = all(name in self._dims for name in names)
-        for size in {size for dims in self._dims.values() for size in dims}:
+    def _follow_dims(self, names: Iterable[str]) -> str:
+        """Note the dims of tensors, and where these are the smaller of two sizes; the first tensor of unknown ones."""
+        unknown = next((name for name in names if name not in self._dims), "")
+        for size, name in {size: name for name, dims in self._dims.items() for size in dims}.items():
             try:
                 self._own_dims.append(np.broadcast_to(evaluate(size, self._columns), self._count))
                 cuts = [np.sign(cut) for cut in choices(size, self._columns)]
                 self.told += [np.broadcast_to(cut, self._count)[:, None].astype(np.int8) for cut in cuts]
             except LookupError:
-                complete = False
-        return complete
+                unknown = unknown or name
+        return unknown
 
     def numbers(self) -> dict[bytes, Array]:
         """What the model makes of sizes, dims among it, one number each, [sizes], by its bytes."""
@@ -272,7 +273,7 @@ class _Decisions:
             decides = number.dtype.kind == "b" or node.op_type in ("Sub", *_CHOOSE)
             has_size = all(isinstance(n, int) for n in self._dims.get(name, ()))  # not so a mask
             if has_size and name not in self._known:
-                self.complete = False
+                self.unknown = self.unknown or name
                 self.unfollowed += [f"{node.op_type} {name!r}"] if decides and not operator_of(node).moves else []
 
     def _sizes(self, node: onnx.NodeProto) -> Array:

@@ -195,8 +195,8 @@ def turning_sizes(
         return first.made == second.made
 
     pairs = (("", s) for s in _all_pairs(usual) if time.thread_time() < enough and not made_alike())
-    needed = itertools.chain(looks.sought(a, b, usual), small, looks.all_turns(usual), looks.pairs(usual, small=True))
-    for part in (needed, itertools.chain(looks.tried_sizes(usual), looks.pairs(usual, small=False), pairs)):
+    needed = itertools.chain(looks.sought(a, b, usual), small, looks.all_turns(usual))
+    for part in (needed, itertools.chain(looks.tried_sizes(usual), pairs)):
         for name, sizes in part:
             if time.thread_time() > deadline and (looks.turned or not looks.decides):
                 looks.left_out.append(sizes)
@@ -314,8 +314,8 @@ class _Looks:
         named: whole numbers that the graphs name.
         count: of the sizes looked at.
         left_out: sizes that were not looked at: the first without time, and those of too large masks.
-        turned: all small sizes, of one dim and of two, at which something else is decided were sought.
-        complete: so were all sizes of one dim and of two, in exact arithmetic.
+        turned: all small sizes of one dim at which something else is decided were sought.
+        complete: so were all sizes of one dim, of two and of three, in exact arithmetic.
         deciding: what these are, as far as A takes them.
     """
 
@@ -378,12 +378,21 @@ class _Looks:
         return decided
 
     def sought(self, a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterator[tuple[str, Sizes]]:
-        """Of all sizes of one dim and of two, those at which either model decides something by sizes alone."""
+        """Of all sizes of one dim, of two and of three, those at which either model decides something by sizes alone.
+
+        Raises:
+            NotCoveredError: something is decided at sizes that are not known, or may be where dims meet.
+        """
         inputs: dict[str, list[int | str]] = {}
         for info, shape in input_shapes(a, usual):
             dims = enumerate(info.type.tensor_type.shape.dim)
             inputs[info.name] = [shape[k] if d.HasField("dim_value") else dim_key(info, k, d) for k, d in dims]
-        deciding, self.complete = deciding_sizes((a, b), inputs, usual, lambda few: drawn_inputs(a, few, Shapes()))
+        deciding, unknown = deciding_sizes((a, b), inputs, usual, lambda few: drawn_inputs(a, few, Shapes()))
+        self.complete = not unknown
+        if unknown and len(usual) > 1:
+            raise NotCoveredError(
+                f"the dims or numbers of {unknown!r} are not known at all sizes of {' and '.join(usual)} together"
+            )
         for sizes in deciding:
             if not any(run.too_large(sizes) for run in self.runs):
                 self.deciding.extend([sizes] if self._told(sizes)[0].outputs is not None else [])
@@ -405,24 +414,6 @@ class _Looks:
         for size in sorted(n for n in beside if least <= n <= _LARGEST):
             for name in usual:
                 yield name, {**usual, name: size}
-
-    def pairs(self, usual: Sizes, *, small: bool) -> Iterator[tuple[str, Sizes]]:
-        """Small or larger pairs of two dims at some of which a comparison shows, where that is not worked out."""
-        for sizes in [] if self.complete else self._tried_pairs(usual):
-            if small is all(n < max(_SMALL, usual[key] + 1) for key, n in sizes.items()):
-                yield "", sizes
-
-    def _tried_pairs(self, usual: Sizes) -> Iterator[Sizes]:
-        """Of two dims small pairs, and those whose product, sum or difference is a whole number that graphs name."""
-        for first, second in itertools.combinations(usual, 2):
-            pairs = [*itertools.product(range(1, 13), repeat=2)]
-            for n in sorted(self.named):
-                pairs += [(k, n // k + d) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
-                pairs += [(n // k + d, k) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
-                pairs += [pair for k in range(1, 13) for pair in ((n + 1, k), (k, n + 1))]
-                pairs += [(n + 3, 3), (3, n + 3), (n + 4, 3), (3, n + 4), (max(n - 3, 1), 3), (3, max(n - 3, 1))]
-            for x, y in pairs:
-                yield {**usual, first: x, second: y}
 
     def in_time(self, size: float) -> bool:
         """Whether there is time for a size; some that may decide something are looked at however long it takes.

@@ -984,9 +984,8 @@ def test_two_dims_that_are_compared_are_looked_at_however_little_time_there_is(c
 
 
 def test_no_size_is_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes of one dim are among the small pairs of two, which are run where some number is not known at all sizes."""
     sums = "s = Shape(x) c = CumSum(s, first) f = Cast<to = 1>(c) g = ReduceSum(f) y = Mul(x, g)"
-    plain = model(sums, {"first": np.array(0)}, "float[n, m] x")
+    plain = model(sums, {"first": np.array(0)}, "float[n, 4] x")
     run, seen = SizeRun.of, list[tuple[object, ...]]()
 
     def counted(self: SizeRun, sizes: Sizes) -> object:
@@ -994,8 +993,8 @@ def test_no_size_is_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, sizes)
 
     monkeypatch.setattr(SizeRun, "of", counted)
-    turning_sizes(plain, plain, {"n": 3, "m": 4}, np.inf, np.inf)
-    assert len(seen) > 200
+    turning_sizes(plain, plain, {"n": 3}, np.inf, np.inf)
+    assert len(seen) > 60
     assert len(seen) - len(set(seen)) <= 4  # before it is known which tensors grow
 
 
