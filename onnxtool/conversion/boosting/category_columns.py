@@ -10,7 +10,8 @@ import copy
 import json
 import re
 from collections.abc import Mapping
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -18,28 +19,51 @@ import numpy as np
 from onnxtool.conversion.boosting.boosters import booster_of, text_of
 from onnxtool.conversion.boosting.catboost_categories import with_categories
 from onnxtool.conversion.frameworks import Booster, Estimator, copy_with
+from onnxtool.conversion.sklearn.schema import numbers_of
 
+_FEW_WAYS = 10_000
 _PLAIN = (str, int, float, np.number, np.bool_)
 
 
 def category_columns(estimator: Estimator) -> dict[str, list[Any]]:
-    """The categories of each column that a booster splits by; {} where there are none, or not of texts or integers.
+    """The categories of each column that a booster splits by; {} where there are none, or not of texts or numbers.
 
     Args:
         estimator: of LightGBM or XGBoost, or any other.
     """
     known = numbered_categories(estimator)
-    plain = all({type(value) for value in values} in ({str}, {int}) and values == sorted(values) for values in known)
+    plain = all({type(value) for value in values} in ({str}, {int}, {float}) for values in known)
     if not known or not plain or not hasattr(estimator, "feature_names_in_"):
         return {}
     if hasattr(estimator, "get_booster"):
         places = [place for place, kind in enumerate(booster_of(estimator).feature_types) if kind == "c"]
     else:
-        found = re.search(r"^\[categorical_feature: ([\d,]+)\]$", text_of(estimator), re.MULTILINE)
-        places = [int(place) for place in found[1].split(",")] if found else []
-    if len(places) != len(known):  # ordered categories are numbered too, and split as numbers
+        places = _places_in_lightgbm(text_of(estimator), [len(values) for values in known])
+    if len(places) != len(known):
         return {}
     return {str(estimator.feature_names_in_[place]): values for place, values in zip(places, known, strict=True)}
+
+
+def _places_in_lightgbm(model: str, sizes: list[int]) -> list[int]:
+    """The columns of categories, of so many each. Ordered ones are numbered too and split as numbers, and LightGBM does
+    not say which columns they are: those whose numbers may be places of so many categories, if only these can be meant.
+    """
+    found = re.search(r"^\[categorical_feature: ([\d,]+)\]$", model, re.MULTILINE)
+    places = [int(place) for place in found[1].split(",")] if found else []
+    if len(places) == len(sizes):
+        return places
+    infos = re.search(r"^feature_infos=(.*)$", model, re.MULTILINE)
+    ranges = [re.fullmatch(r"\[(\d+):(\d+)\]", info) for info in (infos[1].split() if infos else ())]
+    last = {place: int(ends[2]) for place, ends in enumerate(ranges) if ends and place not in places}
+    columns = sorted([*places, *last])
+    if comb(len(columns), len(sizes)) > _FEW_WAYS:
+        return places
+    ways = [
+        way
+        for way in combinations(columns, len(sizes))
+        if set(places) <= {*way} and all(last.get(place, 0) < size for place, size in zip(way, sizes, strict=True))
+    ]
+    return list(ways[0]) if len(ways) == 1 else places
 
 
 def numbered_categories(estimator: Estimator) -> list[list[Any]]:
@@ -61,7 +85,12 @@ def category_notes(estimator: Estimator, *, encoded: bool = False) -> list[str]:
     if encoded:
         strict = hasattr(estimator, "get_booster")
         return ["a category that the fit has not seen is a missing value (XGBoost raises an error)"] * strict
-    known = [values for values in numbered_categories(estimator) if values != [None]]
+    known = numbered_categories(estimator)
+    if [None] in known:
+        return [
+            "XGBoost cuts categories with letters beyond ASCII short, so the ONNX file takes their numbers, in "
+            "the order of the fit (frame[column].cat.codes)"
+        ]
     shown = [", ".join(f"{value} is {code}" for code, value in enumerate(values[:5])) for values in known]
     return [f"categories are given to the ONNX file as numbers: {text}" for text in shown]
 
@@ -105,6 +134,27 @@ def preprocessing_apart(estimator: Estimator) -> Any:
     parts = [_encoder(categories), *([("numbers", "passthrough", rest)] if rest else [])]
     split = [("encode", _fitted(parts, names, categories)), ("predict", copy_with(model, _preprocessor=None))]
     return copy_with(estimator, steps=[*steps[:-1], *split]) if steps else Pipeline(split)
+
+
+def columns_apart(estimator: Estimator) -> Any:
+    """An encoder of texts and of numbers behind a ColumnTransformer, so that each column is an input of its own type;
+    any other estimator as it is.
+    """
+    steps = list(getattr(estimator, "steps", None) or [("encode", estimator)])
+    encoder, known = steps[0][1], getattr(steps[0][1], "categories_", None) or ()
+    if hasattr(encoder, "steps") and (apart := columns_apart(encoder)) is not encoder:
+        return copy_with(estimator, steps=[(steps[0][0], apart), *steps[1:]])
+    if len({numbers_of(c).dtype.kind in "OUS" for c in known}) < 2 or not hasattr(encoder, "transform"):
+        return estimator
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.pipeline import Pipeline
+
+    names = list(getattr(encoder, "feature_names_in_", range(len(known))))
+    categories = dict(zip(names, map(list, known), strict=True))
+    head = _fitted([("encode", FrozenEstimator(encoder), names)], names, categories)
+    head.sparse_output_ = bool(getattr(encoder, "sparse_output", False))
+    split = [("columns", head), *steps[1:]]
+    return copy_with(estimator, steps=split) if len(steps) > 1 else Pipeline(split)
 
 
 def with_encoder(estimator: Estimator, categories: dict[str, list[Any]]) -> Any:
@@ -162,9 +212,14 @@ def numbered_alike(estimator: Estimator) -> tuple[Any, dict[str, list[Any]]]:
 def _encoder(categories: Mapping[Any, list[Any]], name: str = "encoder") -> tuple[str, Any, list[Any]]:
     from sklearn.preprocessing import OrdinalEncoder
 
-    values = [np.array(v, object if isinstance(v[0], str) else None) for v in categories.values()]
+    values = [_known(v) for v in categories.values()]
     encoder = OrdinalEncoder(categories=values, handle_unknown="use_encoded_value", unknown_value=np.nan)
     return name, encoder, list(categories)
+
+
+def _known(values: list[Any]) -> np.ndarray:
+    """Categories for an OrdinalEncoder, which takes numbers in another order than their own as objects alone."""
+    return np.array(values, None if not isinstance(values[0], str) and values == sorted(values) else object)
 
 
 def _fitted(parts: list[Any], names: list[Any], categories: Mapping[Any, list[Any]]) -> Any:
@@ -172,6 +227,6 @@ def _fitted(parts: list[Any], names: list[Any], categories: Mapping[Any, list[An
     import pandas
     from sklearn.compose import ColumnTransformer
 
-    frame = pandas.DataFrame({name: categories.get(name, [0.0])[:1] for name in names})
+    frame = pandas.DataFrame({name: _known(categories.get(name, [0.0]))[:1] for name in names})
     named = all(isinstance(name, str) for name in names)
     return ColumnTransformer(parts, sparse_threshold=0).fit(frame if named else frame.to_numpy())

@@ -168,7 +168,7 @@ def _options(model: SklearnModel, zipmap: bool) -> dict[str, Any]:
         return {"zipmap": True}
     if model.raw_scores:
         return {"zipmap": False, "raw_scores": True}
-    return {"zipmap": False} if len(model.outputs) > 1 or any(s.name == "label" for s in model.outputs) else {}
+    return {"zipmap": False} if len(model.outputs) > 1 or any(s.name.endswith("label") for s in model.outputs) else {}
 
 
 def _names(model: SklearnModel) -> tuple[str, ...]:

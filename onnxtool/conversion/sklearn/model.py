@@ -13,13 +13,28 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.boosting.catboost_categories import categories_in
-from onnxtool.conversion.boosting.category_columns import numbered_alike, preprocessing_apart, with_encoder
+from onnxtool.conversion.boosting.category_columns import (
+    columns_apart,
+    numbered_alike,
+    preprocessing_apart,
+    with_encoder,
+)
 from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.given_types import first_rows, given_types, in_given_type
 from onnxtool.conversion.sklearn.prepare import category_advice, gap_of, plain
-from onnxtool.conversion.sklearn.schema import BATCH, column_blocks, fitted_names, last_step, schema_of, text_columns
+from onnxtool.conversion.sklearn.schema import (
+    BATCH,
+    column_blocks,
+    column_names,
+    first_step,
+    fitted_names,
+    last_step,
+    object_columns,
+    schema_of,
+    text_columns,
+)
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
 from onnxtool.equality.search.difference import largest_difference
@@ -116,7 +131,7 @@ class SklearnModel(SourceModel):
             estimator = with_encoder(numbered, columns)
         elif known := categories_in(simple, options.sample):
             estimator = with_encoder(simple, known)
-        elif (apart := preprocessing_apart(simple)) is not simple:
+        elif (apart := preprocessing_apart(columns_apart(simple))) is not simple:
             estimator = apart
         schema = schema_of(source, estimator, float_dtype)
         features = _feature_names(estimator)
@@ -139,8 +154,14 @@ class SklearnModel(SourceModel):
         inputs = tuple(replace(s, dtype=single) if types.get(s.name) == single else s for s in inputs)
         first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
         classes = _class_names(last_step(estimator))
+        taken = {s.name for s in inputs}  # a column may be called "label"
         specs = [
-            TensorSpec(n, d, None if s is None else (first, *s[1:]), classes if n in _OF_CLASSES else ())
+            TensorSpec(
+                f"predicted_{n}" if n in taken else n,
+                d,
+                None if s is None else (first, *s[1:]),
+                classes if n in _OF_CLASSES else (),
+            )
             for n, d, s, _ in outputs
         ]
         model = cls(
@@ -264,7 +285,7 @@ class SklearnModel(SourceModel):
     def _tied_classes(self, run: Callable[[], Mapping[str, Any]], count: int) -> np.ndarray:
         """bool[rows]: where the two largest scores are as good as equal; none of estimators that give no scores."""
         none, names = np.zeros(count, bool), [s.name for s in self.outputs]
-        if names[:1] != ["label"] or len(names) < 2 or not isinstance(self.outputs[1].dtype, np.dtype):
+        if len(names) < 2 or not names[0].endswith("label") or not isinstance(self.outputs[1].dtype, np.dtype):
             return none
         found = run()[names[1]]
         tied = none
@@ -278,7 +299,8 @@ class SklearnModel(SourceModel):
     @cached_property
     def _asked_names(self) -> list[Any]:
         """The fit's names of a matrix's columns, where rows without names are refused: XGBoost's trees do not ask."""
-        return list(fitted_names(self.estimator)) if is_linear(self.estimator) else []
+        asked = is_linear(self.estimator) or type(first_step(self.estimator)).__name__ == "FunctionTransformer"
+        return list(fitted_names(self.estimator)) if asked else []
 
     def table(self, feeds: Mapping[str, np.ndarray]) -> Any:
         """What the estimator is given for inputs of the ONNX form: a matrix, or a frame of columns by name."""
@@ -293,9 +315,12 @@ class SklearnModel(SourceModel):
         gap, texts = gap_of(self.estimator), text_columns(self.estimator)
         gaps = ("" if name in texts else gap for name in self.columns)
         columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
+        for name, missing in object_columns(self.estimator).items():
+            objects = columns[name].astype(object)
+            columns[name] = np.where(objects == objects, objects, missing)
         names = list(fitted_names(self.estimator))
-        if not names:
-            return self._frame(dict(enumerate(columns.values())))  # as scikit-learn takes columns by their place
+        if not names:  # then it takes columns by their place
+            return self._frame({i: columns.get(name, 0) for i, name in enumerate(column_names(self.estimator))})
         # Columns that the model drops must be there all the same.
         return self._frame({name: columns.get(str(name), 0) for name in names})
 

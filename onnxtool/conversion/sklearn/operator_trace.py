@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from onnxtool.conversion.boosting.operator_trace import boosted
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import logistic_of
-from onnxtool.conversion.sklearn.schema import fitted_names
+from onnxtool.conversion.sklearn.schema import column_names
 from onnxtool.conversion.sklearn.traced_columns import transformed
 from onnxtool.conversion.sklearn.traced_trees import (
     TableTraceWriter,
@@ -86,8 +86,7 @@ def _table(
         (spec,) = inputs
         return write.given(spec.name)
     own = dict(zip(columns, (write.given(s.name).columns[0] for s in inputs), strict=True))
-    names = [str(n) for n in fitted_names(estimator)] or list(columns)
-    return TracedTable("", tuple(own.get(name, TracedColumn("", 0)) for name in names))
+    return TracedTable("", tuple(own.get(name, TracedColumn("", 0)) for name in column_names(estimator)))
 
 
 def given(write: TableTraceWriter, estimator: Estimator, table: TracedTable) -> list[str]:

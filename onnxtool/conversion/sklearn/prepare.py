@@ -10,7 +10,7 @@ import numpy as np
 from onnxtool.conversion.boosting.catboost_categories import asks_for_categories
 from onnxtool.conversion.boosting.category_columns import numbered_categories
 from onnxtool.conversion.frameworks import Estimator, copy_with
-from onnxtool.conversion.sklearn.schema import steps_of
+from onnxtool.conversion.sklearn.schema import numbers_of, steps_of
 from onnxtool.errors import UnsupportedError
 
 # Usual patterns of words -> the same without what the runtime's kind of pattern (RE2) reads otherwise. skl2onnx 1.20
@@ -50,6 +50,12 @@ def _missing_category(step: Estimator) -> bool:
     return any(not isinstance(c, str) for c in known) and "" not in known
 
 
+def _object_numbers(step: Estimator) -> bool:
+    """Numbers or truth values among the categories, as objects."""
+    categories = getattr(step, "categories_", None) or ()
+    return any(numbers_of(c) is not c for c in categories)
+
+
 def _without_gap(categories: Any) -> Any:
     values = list(categories)
     if not any(isinstance(v, str) for v in values):
@@ -70,6 +76,7 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         _listed_weights,
         _unicode_pattern,
         _missing_category,
+        _object_numbers,
         _sparse_bins,
         _idle_members,
     )
@@ -86,6 +93,8 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
         if _missing_category(step):
             step.categories_ = [_without_gap(c) for c in step.categories_]
             notes = [_GAP_NOTE]
+        if _object_numbers(step):
+            step.categories_ = [numbers_of(c) for c in step.categories_]
         if _unicode_pattern(step):
             step.token_pattern = plain_pattern(step.token_pattern)
         if _sparse_bins(step):
@@ -191,10 +200,13 @@ def plain(estimator: Estimator) -> Any:
         from sklearn.pipeline import Pipeline
 
         return Pipeline([("select", estimator), ("predict", estimator.estimator_)])
-    if name == "SelfTrainingClassifier":
-        return plain(estimator.estimator_)
+    if name in ("SelfTrainingClassifier", "FrozenEstimator"):
+        return plain(getattr(estimator, "estimator_" if name.startswith("Self") else "estimator"))
     if name in ("MeanShift", "AffinityPropagation"):
         return _as_means(estimator)
+    classes = vars(estimator).get("classes_")
+    if isinstance(classes, np.ndarray) and len(classes) == 1 and hasattr(estimator, "predict_proba"):
+        return _always(estimator, classes)
     if name == "LinearDiscriminantAnalysis":
         return estimator  # a projection as a step alone
     if name in ("CCA", "PLSCanonical"):
@@ -221,8 +233,20 @@ def plain(estimator: Estimator) -> Any:
     return _projection(estimator)
 
 
+def _always(estimator: Estimator, classes: np.ndarray) -> Any:
+    """What knows one class, as what always gives it: skl2onnx 1.20 gives another, or fails."""
+    from sklearn.dummy import DummyClassifier
+
+    return _fitted_as(
+        estimator, DummyClassifier(), classes_=classes, class_prior_=np.ones(1), n_classes_=1, n_outputs_=1,
+        _strategy="prior", sparse_output_=False,
+    )  # fmt: skip
+
+
 def _inner_step(step: Any) -> Any:
     """A step before others, of which clusters give distances alone."""
+    if type(step).__name__ == "FrozenEstimator":
+        return _inner_step(step.estimator)
     if type(step).__name__ in CLUSTERS:
         from onnxtool.conversion.sklearn.cluster_distances import ClusterDistances  # a class of scikit-learn's
 
@@ -327,7 +351,7 @@ def _by_target(several: Estimator) -> Any:
         own.tree_.__setstate__({**state, "values": values})
         return own
 
-    members = [of_target(several, place) for place in range(several.n_outputs_)]
+    members = [plain(of_target(several, place)) for place in range(several.n_outputs_)]
     each = MultiOutputClassifier(DecisionTreeClassifier())
     return _fitted_as(several, each, estimators_=members, classes_=several.classes_)
 

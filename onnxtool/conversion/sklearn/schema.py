@@ -14,6 +14,7 @@ from onnxtool.conversion.source import Source
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.domains import Domain, columns_domain, threshold_domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.data.table import counted_columns
 
 BATCH = "batch"
 _SCALERS = ("StandardScaler", "RobustScaler", "PowerTransformer", "QuantileTransformer")
@@ -85,7 +86,7 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
         raise UsageError(
             f"{source}: the estimator does not say how many features it takes. Give --input-shape X:batch,N."
         )
-    dtype, values = _dtype_of(head, None, float_dtype)
+    dtype, values = _dtype_of(model, None, float_dtype)
     spec = TensorSpec("X", dtype, (BATCH, int(width)))
     domain = Domain(0, 1, values) if values else _range(model)
     return Schema((spec,), (), {"X": domain} if domain else {})
@@ -101,6 +102,12 @@ def first_step(model: Estimator) -> Any:
 def fitted_names(model: Estimator) -> Iterable[Any]:
     """The names of the columns of the frame that a model was fitted on; none of a matrix."""
     return getattr(model, "feature_names_in_", getattr(first_step(model), "feature_names_in_", ()))
+
+
+def column_names(model: Estimator) -> list[str]:
+    """Those of the frame, or numbers as of pandas' own where it has none."""
+    width = getattr(model, "n_features_in_", getattr(first_step(model), "n_features_in_", 0))
+    return [str(name) for name in fitted_names(model)] or counted_columns(int(width))
 
 
 def _steps(model: Estimator) -> Iterator[Any]:
@@ -154,8 +161,24 @@ def column_heads(model: Estimator) -> list[Any]:
     if type(head).__name__ == "ColumnTransformer":
         return [head]
     names = list(fitted_names(model))
+    if not names:
+        return [s for s in _first_inside(head) if type(s).__name__ == "ColumnTransformer"]
     inner = [s for s in steps_of(head) if type(s).__name__ == "ColumnTransformer" and hasattr(s, "transformers_")]
-    return [s for s in inner if names and list(getattr(s, "feature_names_in_", ())) == names]
+    return [s for s in inner if list(getattr(s, "feature_names_in_", ())) == names]
+
+
+def _first_inside(model: Estimator) -> Iterator[Any]:
+    """What sees all columns first, of estimators that give theirs to others as they are."""
+    head = first_step(model)
+    found = [part for _, part in getattr(head, "transformer_list", ()) if hasattr(part, "fit")]
+    found += [c.estimator for c in getattr(head, "calibrated_classifiers_", ())]
+    found += [getattr(head, name) for name in ("regressor_", "estimator_") if hasattr(head, name)]
+    found += [m for m in np.ravel(np.asarray(getattr(head, "estimators_", ()), object)) if hasattr(m, "fit")]
+    for part in found:
+        if getattr(part, "n_features_in_", None) == getattr(model, "n_features_in_", 0):
+            yield from _first_inside(part)
+    if not found:
+        yield head
 
 
 def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
@@ -171,12 +194,11 @@ def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
             ranges.setdefault(index, None if isinstance(step, str) else _range(step, order))
     if not names and all(dtype == float_dtype for dtype, _ in kinds.values()):
         return Schema((TensorSpec("X", float_dtype, (BATCH, width)),), (), {})
-    columns = names or _numbered(width)
     inputs, domains = [], {}
-    for index, name in enumerate(columns):
-        if names and index not in kinds:
+    for index, name in enumerate(names or counted_columns(width)):
+        if index not in kinds:
             continue  # dropped by the transformer
-        dtype, values = kinds.get(index, (float_dtype, ()))
+        dtype, values = kinds[index]
         inputs.append(TensorSpec(name, dtype, (BATCH, 1)))
         domain = Domain(0, 1, values) if values else ranges.get(index)
         if domain is not None:
@@ -184,16 +206,11 @@ def _columns(heads: Sequence[Estimator], float_dtype: np.dtype) -> Schema:
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
-def _numbered(width: int) -> list[str]:
-    return [f"column_{i}" for i in range(width)]
-
-
 def column_blocks(model: Estimator) -> list[tuple[Any, list[str]]]:
     """The steps of ColumnTransformers, and the columns that each is given."""
     found = []
     for head in column_heads(model):
-        own = [str(n) for n in fitted_names(head)]
-        names = own or _numbered(head.n_features_in_)
+        own, names = [str(n) for n in fitted_names(head)], column_names(head)
         found += [(s, [names[i] for i in _indices(c, own, len(names))]) for _, s, c in head.transformers_]
     return found
 
@@ -202,6 +219,15 @@ def text_columns(model: Estimator) -> set[str]:
     """The columns that vectorizers of text read, of a ColumnTransformer."""
     blocks = column_blocks(model)
     return {name for step, names in blocks if type(first_step(step)).__name__ in _TEXT for name in names}
+
+
+def object_columns(model: Estimator) -> dict[str, Any]:
+    """The columns of numbers or truth values that encoders of a ColumnTransformer were given as objects, with what
+    stands for missing values there: None or NaN.
+    """
+    known = [(n, getattr(first_step(step), "categories_", None) or ()) for step, n in column_blocks(model)]
+    pairs = [pair for names, own in known for pair in zip(names, own, strict=False)]
+    return {name: None if None in list(c) else np.nan for name, c in pairs if numbers_of(c) is not c}
 
 
 def _indices(columns: Any, names: list[str], width: int) -> list[int]:
@@ -229,21 +255,33 @@ def _dtype_of(step: Estimator, column: int | None, float_dtype: np.dtype) -> tup
     head = first_step(step)
     if type(head).__name__ in _TEXT:
         return "string", sentences(head)
+    parts = [part for _, part in getattr(head, "transformer_list", ()) if hasattr(part, "fit")]
+    if parts:  # side by side: what one of them knows, all are given
+        found = [_dtype_of(part, column, float_dtype) for part in parts]
+        return next((each for each in found if each[1]), found[0])
     categories = getattr(head, "categories_", None)
     if categories is not None and hasattr(head, "n_features_in_"):
         chosen = categories if column is None else [categories[column]]
-        kinds = {np.asarray(c).dtype.kind for c in chosen}
+        kinds = {numbers_of(c).dtype.kind for c in chosen}
         values = tuple(tuple(v.item() if hasattr(v, "item") else v for v in c) for c in chosen)
         values = tuple(tuple(v for v in c if v is not None and v == v) for c in values)
         flat = values if column is None else values[0]
         if kinds & set("OUS"):
             return "string", flat
         return (np.dtype("int64") if kinds <= set("iub") else float_dtype), flat
-    if np.asarray(getattr(head, "statistics_", 0.0)).dtype.kind in "OUS":
-        statistics = np.asarray(head.statistics_, dtype=object)
-        if any(isinstance(s, str) for s in statistics.ravel()):
-            return _dtype_of_imputed(step, column, statistics)
+    if hasattr(head, "statistics_"):
+        return _dtype_of_imputed(step, column, np.asarray(head.statistics_, dtype=object), float_dtype)
     return float_dtype, ()
+
+
+def numbers_of(categories: Any) -> np.ndarray:
+    """Categories of a column; numbers and truth values of a column of objects in a type of theirs."""
+    known = np.asarray(categories)
+    values = [v for v in known if v is not None and v == v]
+    numbers = known.dtype.kind == "O" and all(isinstance(v, (bool, int, float)) for v in values)
+    if not numbers or len(known) > len(values) + 1:  # both kinds of missing values
+        return known
+    return np.array([*values, *[np.nan] * (len(known) - len(values))])
 
 
 def sentences(vectorizer: Estimator) -> tuple[str, ...]:
@@ -265,14 +303,16 @@ def sentences(vectorizer: Estimator) -> tuple[str, ...]:
 
 
 def _dtype_of_imputed(
-    step: Estimator, column: int | None, statistics: np.ndarray
+    step: Estimator, column: int | None, statistics: np.ndarray, float_dtype: np.dtype
 ) -> tuple[np.dtype | str, tuple[Any, ...]]:
-    """Strings that are imputed first: the values are what an encoder after it knows, else the imputed one."""
+    """What is imputed first: the values are what an encoder after it knows, else of texts the imputed one."""
+    texts = any(isinstance(s, str) for s in statistics.ravel())
     for _, later in getattr(step, "steps", ())[1:]:
-        if hasattr(later, "categories_"):
-            return _dtype_of(later, column, np.dtype("float32"))
+        if hasattr(later, "categories_") and len(later.categories_) == len(statistics):
+            kind, values = _dtype_of(later, column, float_dtype)
+            return kind if texts else float_dtype, values
     own = tuple((s,) for s in statistics.ravel())
-    return "string", own if column is None else own[column]
+    return ("string", own if column is None else own[column]) if texts else (float_dtype, ())
 
 
 def _range(model: Estimator, column: int | None = None) -> Domain | None:

@@ -35,7 +35,7 @@ _SAME_FUNCTIONS = {
     *("absolute", "negative", "sign", "floor", "ceil", "rint", "square", "sqrt", "reciprocal", "add", "subtract"),
     *("multiply", "divide", "maximum", "minimum", "clip", "less", "less_equal", "greater", "greater_equal", "equal"),
     *("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "invert", "isnan", "isinf", "signbit"),
-    "remainder",
+    *("remainder", "sin", "cos"),
 }
 # Of these, those that it computes with other numbers than a source in float32.
 _SAME_IN_DOUBLES = ("FunctionTransformer", "Normalizer")

@@ -87,11 +87,17 @@ class DataTable:
         return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in found.items()}
 
     def named_for(self, specs: Sequence[TensorSpec], leave_out: str | None = None) -> DataTable:
-        """The same with the names of a model's inputs for columns without names, where there are as many."""
-        others = [name for name in self.names if name != leave_out]
-        if not self._is_nameless() or len(others) != len(specs) or any(row_width(s) != 1 for s in specs):
+        """The same with the names of a model's inputs for columns without names, by the numbers that inputs are named
+        by, or where there are as many.
+        """
+        others, wanted = [name for name in self.names if name != leave_out], [s.name for s in specs]
+        if not self._is_nameless() or any(row_width(s) != 1 for s in specs):
             return self
-        named = dict(zip(others, (s.name for s in specs), strict=True))
+        counted = counted_columns(len(others))
+        names = counted if set(wanted) <= set(counted) else wanted
+        if len(others) != len(names):
+            return self
+        named = dict(zip(others, names, strict=True))
         return replace(self, names=tuple(named.get(name, name) for name in self.names))
 
     def _is_nameless(self) -> bool:
@@ -220,6 +226,11 @@ class DataTable:
 
 
 Refusal = Callable[[int, str], InputError]
+
+
+def counted_columns(count: int) -> list[str]:
+    """Names of inputs for columns that have none."""
+    return [f"column_{i}" for i in range(count)]
 
 
 def _refuse_at(refuse: Refusal, position: int, _element: int, reason: str) -> InputError:

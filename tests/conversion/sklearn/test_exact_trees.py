@@ -139,7 +139,8 @@ def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path
     package = pytest.importorskip(library)
     cities = RANDOM.choice(["Zürich", "Paris", "Rome"], 200)  # XGBoost 3.2 cuts letters beyond ASCII
     known = pandas.Categorical(cities, ordered=library == "lightgbm")  # of which others are taken as they are
-    frame = pandas.DataFrame({"city": known, "age": RANDOM.standard_normal(200)})
+    rooms = RANDOM.integers(0, 3, 200)  # which might be the numbers of three ordered categories
+    frame = pandas.DataFrame({"city": known, "age": RANDOM.standard_normal(200), "rooms": rooms})
     make = {
         "xgboost": lambda: package.XGBClassifier(n_estimators=3, enable_categorical=True),
         "lightgbm": lambda: package.LGBMClassifier(n_estimators=3, verbose=-1),

@@ -20,6 +20,7 @@ from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     BaggingClassifier,
+    BaggingRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
     StackingClassifier,
@@ -27,10 +28,12 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import KNNImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -103,6 +106,40 @@ def hold_equal(model: Any, rows: Any, folder: Path) -> None:
 )
 def test_members_take_columns_by_name(model: Any, target: np.ndarray, tmp_path: Path) -> None:
     hold_equal(model.fit(TABLE, target), TABLE, tmp_path)
+
+
+@pytest.mark.parametrize("member", [Ridge(), DecisionTreeRegressor(max_depth=3)], ids=lambda m: type(m).__name__)
+def test_one_pipeline_for_each_target(member: Any, tmp_path: Path) -> None:
+    targets = np.stack([VALUE, TABLE["count"] - VALUE], axis=1)
+    model = MultiOutputRegressor(columns(member, "size", "count")).fit(TABLE, targets)
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+    (found,) = onnxtool.run(tmp_path / "out.onnx", data=TABLE).values.values()
+    np.testing.assert_allclose(found, model.predict(TABLE), rtol=1e-6)
+
+
+def test_one_classifier_with_columns_by_name_for_each_target(tmp_path: Path) -> None:
+    model = MultiOutputClassifier(columns(LogisticRegression(), "size")).fit(TABLE, np.stack([TWO, THREE], axis=1))
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+    labels, *chances = onnxtool.run(tmp_path / "out.onnx", data=TABLE).values.values()
+    assert labels.tolist() == model.predict(TABLE).tolist()
+    for found, expected in zip(chances, model.predict_proba(TABLE), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_frozen_estimators_are_what_they_hold(tmp_path: Path) -> None:
+    frozen = FrozenEstimator(StandardScaler().fit(NUMBERS))
+    model = make_pipeline(frozen, DecisionTreeRegressor(max_depth=3)).fit(NUMBERS, VALUE)
+    hold_equal(model, NUMBERS, tmp_path)
+
+
+def test_boosters_in_a_stack_and_of_some_columns_each(tmp_path: Path) -> None:
+    catboost, xgboost = pytest.importorskip("catboost"), pytest.importorskip("xgboost")
+    cats = catboost.CatBoostRegressor(iterations=3, verbose=0, allow_writing_files=False)
+    trees = xgboost.XGBRegressor(n_estimators=3, max_depth=2)
+    rows = NUMBERS.to_numpy()
+    hold_equal(StackingRegressor([("c", cats), ("r", Ridge())], Ridge(), cv=2).fit(NUMBERS, VALUE), NUMBERS, tmp_path)
+    bag = BaggingRegressor(trees, 3, max_features=2, random_state=0).fit(rows, VALUE)
+    np.testing.assert_allclose(run_converted(bag, tmp_path, rows)[0].ravel(), bag.predict(rows), rtol=1e-6)
 
 
 def test_members_that_do_nothing_are_left_out(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 import skops.io
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier, VotingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     OneHotEncoder,
@@ -27,7 +27,9 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+import onnxtool
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.sklearn.schema import schema_of
 from onnxtool.conversion.source import Source
@@ -207,3 +209,100 @@ def test_columns_picked_by_name_inside_another_estimator_are_inputs(
     inner = make_pipeline(ColumnTransformer([("n", StandardScaler(), ["age", "income"])]), LogisticRegression())
     report = convert(CalibratedClassifierCV(inner, cv=2).fit(people, target), tmp_path / "out.onnx", effort="quick")
     assert report.ok and [spec.name for spec in report.inputs] == ["age", "income"]
+
+
+def hold_equal(model: Any, rows: pd.DataFrame, folder: Path) -> None:
+    assert convert(model, folder / "out.onnx", effort="quick").ok
+    found, *_ = onnxtool.run(folder / "out.onnx", data=rows).values.values()
+    np.testing.assert_allclose(found.ravel(), model.predict(rows), rtol=1e-6)
+
+
+def by_place(last: Any) -> Any:
+    head = [("text", OneHotEncoder(), [2]), ("numbers", StandardScaler(), [1, 4])]
+    return make_pipeline(ColumnTransformer(head), last)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        by_place(Ridge()),
+        TransformedTargetRegressor(by_place(Ridge()), func=np.log, inverse_func=np.exp),
+        VotingRegressor([("a", by_place(Ridge())), ("b", by_place(DecisionTreeRegressor(max_depth=2)))]),
+        GridSearchCV(by_place(Ridge()), {"ridge__alpha": [1.0]}, cv=2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_frames_without_names_are_taken_by_place(model: Any, people: pd.DataFrame, tmp_path: Path) -> None:
+    rows = people.set_axis(range(5), axis=1)
+    hold_equal(model.fit(rows, people.age + people.income), rows, tmp_path)
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, 0], ids=["None", "NaN", "no gap"])
+@pytest.mark.parametrize("kind", [bool, int])
+def test_numbers_and_truth_values_as_objects_are_numbers(
+    kind: type, gap: Any, people: pd.DataFrame, tmp_path: Path
+) -> None:
+    flags = [gap if rooms == 3 and gap != 0 else kind(rooms % 2) for rooms in people.rooms]
+    rows = people.assign(flag=np.array(flags, object))
+    head = [("flag", OneHotEncoder(handle_unknown="ignore"), ["flag"]), ("age", "passthrough", ["age"])]
+    hold_equal(make_pipeline(ColumnTransformer(head), Ridge()).fit(rows, people.age + people.rooms), rows, tmp_path)
+
+
+@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()], ids=lambda encoder: type(encoder).__name__)
+def test_numbers_are_filled_in_and_encoded(encoder: Any, people: pd.DataFrame, tmp_path: Path) -> None:
+    rows = people.assign(rooms=people.rooms.where(people.rooms != 2).astype(float))
+    filled = make_pipeline(SimpleImputer(strategy="most_frequent"), encoder)
+    head = ColumnTransformer([("rooms", filled, ["rooms"]), ("age", "passthrough", ["age"])])
+    hold_equal(make_pipeline(head, Ridge()).fit(rows, people.age + people.rooms), rows, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        OneHotEncoder(handle_unknown="ignore"),
+        OneHotEncoder(drop="first"),
+        OneHotEncoder(min_frequency=50, handle_unknown="infrequent_if_exist"),
+        OrdinalEncoder(),
+    ],
+    ids=["ignore", "drop", "rare", "ordinal"],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_one_encoder_takes_texts_integers_and_fractions(
+    encoder: Any, nested: bool, people: pd.DataFrame, tmp_path: Path
+) -> None:
+    rows = people[["city", "rooms"]].assign(half=(people.rooms / 2).where(people.rooms != 2))
+    if isinstance(encoder, OrdinalEncoder):
+        rows["half"] = rows.half.fillna(0.25)
+    first = make_pipeline(encoder, StandardScaler(with_mean=False)) if nested else encoder
+    hold_equal(make_pipeline(first, Ridge()).fit(rows, people.age + people.rooms), rows, tmp_path)
+
+
+def test_encoders_side_by_side_take_texts(people: pd.DataFrame, tmp_path: Path) -> None:
+    both = FeatureUnion([("scaled", "drop"), ("each", OneHotEncoder()), ("number", OrdinalEncoder())])
+    head = ColumnTransformer([("words", both, ["city", "size"]), ("numbers", StandardScaler(), ["age"])])
+    hold_equal(make_pipeline(head, Ridge()).fit(people, people.age + people.rooms), people, tmp_path)
+
+
+def test_columns_that_are_called_as_outputs_are(people: pd.DataFrame, target: np.ndarray, tmp_path: Path) -> None:
+    rows = people.rename(columns={"age": "label", "city": "probabilities"})
+    head = ColumnTransformer([("n", StandardScaler(), ["label"]), ("t", OneHotEncoder(), ["probabilities"])])
+    model = make_pipeline(head, LogisticRegression()).fit(rows, target)
+    assert convert(model, tmp_path / "out.onnx", effort="quick").ok
+    found = onnxtool.run(tmp_path / "out.onnx", data=rows).values
+    assert found["predicted_label"].tolist() == model.predict(rows).tolist()
+    np.testing.assert_allclose(found["predicted_probabilities"], model.predict_proba(rows), rtol=1e-5)
+
+
+@pytest.mark.parametrize("label", [3, "only"])
+@pytest.mark.parametrize(
+    "model",
+    [RandomForestClassifier(2), DecisionTreeClassifier(), KNeighborsClassifier()],
+    ids=lambda m: type(m).__name__,
+)
+def test_one_class_is_always_given(model: Any, label: Any, people: pd.DataFrame, tmp_path: Path) -> None:
+    rows = people[["age", "income"]]
+    model.fit(rows, np.full(len(rows), label))
+    assert convert(model, tmp_path / "out.onnx", verify_result=False).ok
+    labels, chances = onnxtool.run(tmp_path / "out.onnx", data=rows).values.values()
+    assert labels.tolist() == model.predict(rows).tolist()
+    np.testing.assert_array_equal(chances, model.predict_proba(rows))

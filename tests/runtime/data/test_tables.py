@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -272,8 +273,11 @@ def test_counted_columns_are_taken_in_their_order() -> None:
     single = [TensorSpec(f"column_{i}", np.dtype("float32"), ("n", 1)) for i in range(2)]
     (feeds,) = read_feeds(pandas.DataFrame([[1, 2]]), single).feeds
     assert {name: array.tolist() for name, array in feeds.items()} == {"column_0": [[1]], "column_1": [[2]]}
-    with pytest.raises(InputError, match="there is no column 'column_0'"):
-        read_feeds(pandas.DataFrame([[1, 2, 3]]), single)
+    last = replace(single[0], name="column_2")
+    (feeds,) = read_feeds(pandas.DataFrame([["no input", 1, 2]]), [last, single[1]]).feeds
+    assert {name: array.tolist() for name, array in feeds.items()} == {"column_2": [[2]], "column_1": [[1]]}
+    with pytest.raises(InputError, match="there is no column 'x0'"):
+        read_feeds(pandas.DataFrame([[1, 2, 3]]), [replace(s, name=f"x{i}") for i, s in enumerate(single)])
 
 
 def test_a_format_of_another_package_reads_and_writes(tmp_path: Path, brought: Brought) -> None:

@@ -53,7 +53,7 @@ def behind_steps(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any])
     from skl2onnx._parse import _parse_sklearn
 
     given = list(inputs)
-    estimator = plain(estimator.estimator if type(estimator).__name__ == "FrozenEstimator" else estimator)
+    estimator = plain(estimator)
     while steps := getattr(estimator, "steps", None):
         for _, step in steps[:-1]:
             if step is not None and not isinstance(step, str):

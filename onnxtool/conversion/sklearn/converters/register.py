@@ -109,7 +109,7 @@ def transformer(kind: str, convert: Converter, width: Callable[[Any], int]) -> R
 
     def shapes(operator: Any) -> None:
         given = operator.inputs[0].type
-        operator.outputs[0].type = number_type(given)([given.shape[0], width(operator.raw_operator)])
+        operator.outputs[0].type = number_type(given)([(given.shape or [None])[0], width(operator.raw_operator)])
 
     return Registration(kind, lambda cls: _register(cls, f"Onnxtool{cls.__name__}", shapes, convert))
 
@@ -181,8 +181,10 @@ def _register(
     cls: type, alias: str, shapes: Callable[[Any], None], convert: Converter, options: dict[str, Any] | None = None
 ) -> None:
     from skl2onnx import update_registered_converter
+    from skl2onnx._parse import sklearn_parsers_map
 
     def converted(scope: Any, operator: Any, container: Any) -> None:
         convert(NodeWriter(scope, operator, container))
 
-    update_registered_converter(cls, alias, shapes, converted, overwrite=True, options=options)
+    parser = sklearn_parsers_map.get(cls)
+    update_registered_converter(cls, alias, shapes, converted, overwrite=True, parser=parser, options=options)

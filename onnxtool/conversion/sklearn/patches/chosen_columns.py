@@ -11,6 +11,7 @@ from typing import Any
 from onnxtool.conversion.patches import Patch, replaced
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.schema import column_names
 
 _KINDS = (
     "GenericUnivariateSelect", "RFE", "RFECV", "SelectFdr", "SelectFpr", "SelectFromModel", "SelectFwe", "SelectKBest",
@@ -26,12 +27,12 @@ def _by_place(plain: Callable[..., Any]) -> Callable[..., Any]:
     """skl2onnx's way to take a ColumnTransformer apart, with its columns by name or number, as it found them itself."""
 
     def parse(scope: Any, model: Any, inputs: Sequence[Any], *more: Any, **options: Any) -> Any:
-        names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-        given = {variable.raw_name for variable in inputs}
+        names, given = column_names(model), {variable.raw_name for variable in inputs}
+        by_name = hasattr(model, "feature_names_in_")
         entries = []
         for name, step, _ in model.transformers_:
             places = [int(place) for place in model._transformer_to_input_indices[name]]
-            named = bool(names) and (len(inputs) > 1 or bool(given.intersection(names)))
+            named = (by_name and len(inputs) > 1) or bool(given.intersection(names))
             entries.append((name, step, [names[place] for place in places] if named else places))
         model = copy.copy(model)
         model.transformers_ = entries

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator, copy_with
-from onnxtool.conversion.sklearn.converters.node_writer import BOOL, FLOAT, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import BOOL, DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
 _FLOATS = ("FloatTensorType", "DoubleTensorType")
@@ -22,9 +22,8 @@ def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
     from skl2onnx.common.data_types import FloatTensorType
 
     encoder = write.step
-    of_floats = all(type(given.type).__name__ in _FLOATS for given in write.inputs)
-    if of_floats and all(np.asarray(c).dtype.kind in "fiu" for c in encoder.categories_):
-        original = partial(_one_hot_of_floats, write)
+    if any(type(given.type).__name__ in _FLOATS for given in write.inputs):
+        original = partial(_one_hot_by_column, write)
     if not encoder._infrequent_enabled and 0 not in encoder._n_features_outs:  # skl2onnx 1.20 keeps a lone category
         original()
         return
@@ -43,28 +42,35 @@ def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
     write.give(write.add("Add", value, unknown[first].sum(axis=0)))
 
 
-def _one_hot_of_floats(write: NodeWriter) -> None:
+def _one_hot_by_column(write: NodeWriter) -> None:
     """skl2onnx 1.20 drops the fractions of floats first, so that 0.4 is taken for category 0."""
-    encoder, x = write.step, write.joined()
-    of_doubles = all(type(given.type).__name__ == "DoubleTensorType" for given in write.inputs)
+    encoder = write.step
     columns = []
-    for place, categories in enumerate(encoder.categories_):
-        value = write.add("Gather", x, np.array([place]), axis=1)
-        # A category is met by the number that the input's own type has for it.
-        known = np.asarray(categories, np.float64)
-        known = known if of_doubles else known.astype(np.float32).astype(np.float64)
-        found = write.cast(write.add("Equal", value, np.nan_to_num(known)[None]), FLOAT)
-        if np.isnan(known).any():
-            gap = write.cast(write.add("IsNaN", value), FLOAT)
-            there, missing = (mark[None].astype(np.float32) for mark in (~np.isnan(known), np.isnan(known)))
-            found = write.add("Mul", found, there)
-            found = write.add("Add", found, write.add("Mul", gap, missing))
+    for place, (value, kind) in enumerate(_single_columns(write)):
+        known = np.asarray(encoder.categories_[place])
+        if kind in _FLOATS:
+            found = _met(write, write.cast(value, DOUBLE), known.astype(np.float64), kind == "DoubleTensorType")
+        else:
+            code = _looked_up(write, value, kind, list(known), np.arange(float(len(known))), -1.0)
+            found = write.cast(write.add("Equal", code, np.arange(len(known), dtype=np.float32)[None]), FLOAT)
         dropped = None if encoder.drop_idx_ is None else encoder.drop_idx_[place]
         if dropped is not None:
             kept = np.array([i for i in range(len(known)) if i != dropped], np.int64)
             found = write.add("Gather", found, kept, axis=1)
         columns.append(found)
     write.give(write.columns(columns))
+
+
+def _met(write: NodeWriter, value: str, known: np.ndarray, of_doubles: bool) -> str:
+    """Which number a column is, [rows, numbers]: as the input's own type has it."""
+    known = known if of_doubles else known.astype(np.float32).astype(np.float64)
+    found = write.cast(write.add("Equal", value, np.nan_to_num(known)[None]), FLOAT)
+    if np.isnan(known).any():
+        gap = write.cast(write.add("IsNaN", value), FLOAT)
+        there, missing = (mark[None].astype(np.float32) for mark in (~np.isnan(known), np.isnan(known)))
+        found = write.add("Mul", found, there)
+        found = write.add("Add", found, write.add("Mul", gap, missing))
+    return found
 
 
 def _groups(encoder: Estimator) -> tuple[np.ndarray, np.ndarray]:

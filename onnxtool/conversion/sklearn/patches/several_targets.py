@@ -1,24 +1,40 @@
-"""Chains of estimators, one for each target, of which each sees what those before it predict.
+"""One estimator for each target: side by side, or a chain of which each sees what those before it predict.
 
 Source: scikit-learn, `sklearn.multioutput._BaseChain`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import classified, predicted
-from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import (
     classifier,
     converter_patch,
+    extension,
     number_type,
     transformer,
 )
 from onnxtool.errors import UnsupportedError
+
+
+def _convert_each_regressor(write: NodeWriter, _: Callable[[], None]) -> None:
+    write.give(write.columns([predicted(write, member, write.inputs) for member in write.step.estimators_]))
+
+
+def _convert_each_classifier(write: NodeWriter, _: Callable[[], None]) -> None:
+    """Labels [rows, targets], and a sequence of the chances of each."""
+    found = [classified(write, member, write.inputs) for member in write.step.estimators_]
+    labels, scores = write.outputs
+    columns = [write.add("Reshape", label, np.array([-1, 1])) for label, _ in found]
+    write.add("Concat", *columns, axis=1, name=labels.full_name)
+    parts = [write.cast(each, FLOAT) for _, each in found]
+    write.add("SequenceConstruct", *parts, name=scores.full_name)
 
 
 def _convert_regressors(write: NodeWriter) -> None:
@@ -67,8 +83,10 @@ def _ordered(write: NodeWriter, columns: list[str]) -> str:
 
 
 PATCH = converter_patch(
-    "",
-    "skl2onnx 1.20 has no converter for them",
+    "1.21",
+    "skl2onnx 1.20 has no converter for chains, and gives others the first of several columns alone",
+    extension("sklearn.multioutput:MultiOutputRegressor", _convert_each_regressor),
+    extension("sklearn.multioutput:MultiOutputClassifier", _convert_each_classifier),
     transformer("sklearn.multioutput:RegressorChain", _convert_regressors, lambda chain: len(chain.estimators_)),
     classifier("sklearn.multioutput:ClassifierChain", _convert_classifiers),
 )

@@ -38,7 +38,7 @@ def _seen(write: NodeWriter) -> Any:
     parts = []
     for member, method in zip(model.estimators_, model.stack_method_, strict=True):
         if method == "predict":  # of classifiers the places of classes
-            label = classified(write, member, write.inputs)[0] if hasattr(member, "classes_") else ""
+            label = classified(write, member, write.inputs)[0] if len(getattr(member, "classes_", ())) else ""
             column = write.add("Reshape", write.cast(label, DOUBLE), np.array([-1, 1])) if label else ""
             parts.append(column or predicted(write, member, write.inputs))
             continue
