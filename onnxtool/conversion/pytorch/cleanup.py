@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxtool.conversion.patches import correct
-from onnxtool.conversion.pytorch.patches import floor_division, open_bounds, removed_inputs
+from onnxtool.conversion.pytorch.patches import floor_division, narrow_steps, open_bounds, removed_inputs
 from onnxtool.model.ir.queries import all_nodes
 
 _WRAPPER = "onnxtool_source."
@@ -16,7 +16,7 @@ _WRAPPER = "onnxtool_source."
 
 def clean_up(model: ir.Model, *, keep_metadata: bool = False) -> None:
     """Clean an exported graph in place."""
-    correct((floor_division.PATCH, open_bounds.PATCH), model)
+    correct((floor_division.PATCH, open_bounds.PATCH, narrow_steps.PATCH), model)
     if not keep_metadata:
         strip_metadata(model)
     _drop_wrapper_names(model)

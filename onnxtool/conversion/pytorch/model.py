@@ -168,8 +168,13 @@ class TorchModel(LayeredModel):
                 for dim, size in zip(spec.shape or (), model.sample[spec.name].shape, strict=False)
                 if isinstance(dim, str)
             }
-            if not torch.equal(drawn, torch.random.get_rng_state()):
+            named_operators: list[str] = []
+            draws = not torch.equal(drawn, torch.random.get_rng_state())
+            if draws:  # the first run may have drawn weights of a part that it made, and put others in their place
+                drawn = torch.random.get_rng_state()
                 named_operators = random_operators(lambda: model._forward(model.sample))
+                draws = not torch.equal(drawn, torch.random.get_rng_state())
+            if draws:
                 drops = not named_operators or any("drop" in n or "bernoulli" in n for n in named_operators)
                 listed = f" ({', '.join(named_operators[:3])})" if named_operators else ""
                 model.random = _RANDOM.format(listed, _DROPOUT if drops else _DRAWN)
@@ -348,8 +353,8 @@ class TorchModel(LayeredModel):
     def _first_run(self, options: ConvertOptions) -> list[tuple[str, torch.Tensor]]:
         failure: InputError | None = None
         for base, step in _LENGTHS:
-            self.sample = self._trace_feeds(options, base, step)
             try:
+                self.sample = self._trace_feeds(options, base, step)
                 return self._forward(self.sample)
             except InputError as error:
                 if _WANTS_INTEGER.search(str(error)) and self._guess_integers():

@@ -41,7 +41,20 @@ def stable_order() -> Iterator[SeenOrder]:
         for owner in (torch, torch.Tensor):
             for name in _NAMES:
                 stack.enter_context(replaced(owner, name, _stable(name, getattr(owner, name), seen)))
+        stack.enter_context(replaced(torch, "embedding_bag", _checked(torch.embedding_bag)))
         yield seen
+
+
+def _checked(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.embedding_bag`, which reads beyond its memory where there is no bag, or one begins before the last one."""
+
+    def bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        ends = bool(named.get("include_last_offset", rest[4:5] == (True,)))
+        if len(offsets) <= ends or bool((offsets.diff() < 0).any()):
+            raise ValueError("offsets of bags have to ascend")
+        return usual(weight, indices, offsets, *rest, **named)
+
+    return bags
 
 
 def _stable(name: str, usual: Callable[..., Any], seen: SeenOrder) -> Callable[..., Any]:

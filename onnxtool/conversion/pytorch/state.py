@@ -28,6 +28,8 @@ class ModuleState:
         small = sum(b.nbytes for b in buffers.values()) <= _MOST_BYTES
         self._kept = {n: b.detach().clone() for n, b in buffers.items()} if small else {}
         self._plain = {path: (part, _plain_attributes(part)) for path, part in module.named_modules()}
+        self._parts = [(part, dict(part._modules.items())) for part, _ in self._plain.values()]
+        self._replaced: list[tuple[torch.nn.Module, str, torch.nn.Module]] = []
         self._holds_attributes = False
 
     def look(self) -> tuple[str, ...]:
@@ -37,12 +39,19 @@ class ModuleState:
         return self.changed
 
     def hold_attributes(self) -> tuple[str, ...]:
-        """Put numbers, words and switches among the attributes of its modules back, now and before each run from now.
+        """Put numbers, words and switches among the attributes of its modules back, now and before each run from now,
+        and the modules in whose place the runs so far have put others.
 
         Returns:
             Those that runs have changed.
         """
         self._holds_attributes = True
+        self._replaced = [
+            (part, name, kept)
+            for part, parts in self._parts
+            for name, kept in parts.items()
+            if name not in part._modules or part._modules[name] is not kept
+        ]
         return self._restore_attributes()
 
     def restore(self) -> None:
@@ -64,6 +73,8 @@ class ModuleState:
 
     def _restore_attributes(self) -> tuple[str, ...]:
         found: list[str] = []
+        for part, name, kept in self._replaced:
+            part._modules[name] = kept
         for path, (part, before) in self._plain.items():
             now = _plain_attributes(part)
             changed = [name for name, value in now.items() if name not in before or before[name] != value]

@@ -116,7 +116,7 @@ def made_ready(module: Any, notes: list[str], tokens: Collection[str] = ()) -> d
     others = left_out(module, shapes) if shapes else []
     if others:
         notes.append(f"left at their defaults: {', '.join(others)}; --input-shape makes inputs of those that you give")
-    if set(shapes) <= {"pixel_values", "pixel_mask"} and takes_wider(module, shapes):
+    if takes_wider(module, shapes):
         *before, height, width = shapes["pixel_values"]
         notes.append(
             f"exported for images of {height} x {width}, the size of its configuration; it takes others too, each "

@@ -165,8 +165,11 @@ def _runs(module: Any, shapes: Mapping[str, Shape]) -> bool:
 
 
 def takes_wider(module: Any, shapes: Mapping[str, Shape]) -> bool:
-    """Whether it runs on an image twice as wide as the usual one."""
-    return _runs(module, {name: (*shape[:-1], 2 * int(shape[-1] or 0)) for name, shape in shapes.items()})
+    """Whether it runs on an image twice as wide as the usual one, or twice as high too, as some take squares alone."""
+    pictures = {name: shape for name, shape in shapes.items() if name in ("pixel_values", "pixel_mask")}
+    wide = {name: (*shape[:-1], 2 * int(shape[-1] or 0)) for name, shape in pictures.items()}
+    large = {name: (*shape[:-2], 2 * int(shape[-2] or 0), shape[-1]) for name, shape in wide.items()}
+    return bool(pictures) and any(_runs(module, {**shapes, **other}) for other in (wide, large))
 
 
 def _text(module: Any, _: Shapes) -> tuple[Shape, ...]:

@@ -483,3 +483,14 @@ def test_takes_modules_in_memory_whose_weights_are_computed_before_they_run(tmp_
     report = convert(layer, tmp_path / "out.onnx", input_shapes=("batch", 4), effort="quick")
 
     assert report.ok
+
+
+class Fails(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("what is wrong")
+
+
+def test_of_sizes_that_fail_the_first_is_told(tmp_path: Path) -> None:
+    """The last ones, of which one is a recording's, are too large for three dims."""
+    with pytest.raises(InputError, match="what is wrong"):
+        convert(Fails(), tmp_path / "out.onnx", input_shapes={"x": ("batch", "a", "b", "c")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,3 +60,23 @@ def test_neighbours_of_points_on_a_grid_convert(tmp_path: Path) -> None:
     options = {"input_shapes": shapes, "verify_result": False}  # the proof tries ties of its own
     alone = onnxtool.convert(Neighbours(), tmp_path / "out.onnx", sample={"x": apart}, **options)
     assert _ORDER not in alone.notes
+
+
+class Bags(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.EmbeddingBag(9, 3, mode="sum", include_last_offset=True)
+
+    def forward(self, numbers: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+        return self.table(numbers, starts)
+
+
+def test_bags_that_end_the_process_are_not_tried(tmp_path: Path) -> None:
+    sample: dict[str, Any] = {"numbers": np.arange(9), "starts": np.array([0, 2, 2, 5, 9])}
+    shapes: dict[str, Any] = {"numbers": ("n",), "starts": ("bags",)}
+    assert onnxtool.convert(Bags(), tmp_path / "out.onnx", sample=sample, input_shapes=shapes, effort="quick").ok
+    module = Bags()
+    with stable_order():
+        for starts in ([0], [], [0, 5, 2, 9]):
+            with pytest.raises(ValueError, match="ascend"):
+                module(torch.arange(9), torch.tensor(starts, dtype=torch.int64))

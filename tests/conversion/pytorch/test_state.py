@@ -128,3 +128,28 @@ def test_attributes_of_the_source_are_those_it_was_loaded_with() -> None:
     for _ in range(2):
         np.testing.assert_array_equal(source.run({"x": rows})["output"], rows[:, :4].sum(1))
         source.run({"x": rows[:, :2]})
+
+
+class SmallsOnly(torch.nn.Module):  # type: ignore[misc]
+    """Takes another part for small inputs, for good, as BigBird takes full attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part: torch.nn.Module = torch.nn.Identity()
+        self.weight = torch.nn.Parameter(torch.full((1, 1), 2.0))
+        self.kind = "usual"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] < 30 and self.kind == "usual":
+            self.kind, self.part = "small", torch.nn.Linear(1, 1, bias=False)
+            self.part.weight = self.weight
+        return self.part(x[..., None])
+
+
+def test_parts_that_a_run_replaces_are_put_back(tmp_path: Path) -> None:
+    shapes = {"x": ("batch", "length")}
+    rows = np.arange(80, dtype=np.float32).reshape(2, 40)
+    source = open_source(SmallsOnly(), input_shapes=shapes)
+    np.testing.assert_array_equal(source.run({"x": rows})["output"], rows[..., None])
+    with pytest.raises(OnnxToolError, match=r"if x\.shape\[1\] < 30"):
+        onnxtool.convert(SmallsOnly(), tmp_path / "out.onnx", input_shapes=shapes, effort="quick")

@@ -162,3 +162,14 @@ def test_equal_of_whole_tensors_is_refused_by_one_exporter_and_found_wrong_of_th
     assert not report.ok
     assert any("tracing kept one side" in note for note in report.notes)
     assert torch.equal(torch.ones(2), torch.ones(2))
+
+
+class MakesNumbers(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * int(x[0, 0] * 0 + 3)
+
+
+def test_numbers_made_of_values_are_said_with_their_line(tmp_path: Path) -> None:
+    shapes = {"x": ("batch", 4)}
+    report = convert(MakesNumbers(), tmp_path / "out.onnx", input_shapes=shapes, exporter="torchscript", effort="quick")
+    assert any("for constants at test_traced_branches.py line" in note for note in report.notes)

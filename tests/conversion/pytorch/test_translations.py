@@ -14,6 +14,8 @@ import onnxtool
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: E402
+
 
 class Precise(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -318,7 +320,8 @@ class Pairs(torch.nn.Module):
         below = torch.tril_indices(x.shape[0], x.shape[0], offset=-1)
         apart = alike.masked_select(~torch.eye(x.shape[0], dtype=torch.bool))
         spread = torch.cov(x.T), torch.corrcoef(x.T), torch.cov(x[:, 0], correction=0), torch.kron(x[0, :2], x)
-        return alike[pairs[0], pairs[1]], alike[below[0], below[1]], apart, *spread, alike.clone().fill_diagonal_(7)
+        ranks = torch.nn.functional.one_hot(x.argsort(0), x.shape[0] + 1)
+        return alike[pairs[0], pairs[1]], alike[below[0], below[1]], apart, ranks, *spread, alike.fill_diagonal_(7)
 
 
 def test_what_is_made_of_pairs_of_rows_takes_any_number_of_them(tmp_path: Path) -> None:
@@ -440,3 +443,51 @@ def test_what_is_sampled_nowhere_is_torchs(tmp_path: Path) -> None:
     found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"image": image, "places": places})
     for a, b in zip(found, Samples()(torch.from_numpy(image), torch.from_numpy(places)), strict=True):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-5)
+
+
+class LargestAround(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pool = torch.nn.MaxPool1d(3, stride=1, padding=1, dilation=2)
+        found, places = torch.nn.functional.max_pool1d(x, 2, return_indices=True)
+        return pool(x), found, places, torch.max_pool1d(x[0], (3,), (2,), ceil_mode=True)
+
+
+def test_the_largest_of_windows_at_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "out.onnx"
+    options: dict[str, Any] = {"exporter": "dynamo", "effort": "quick"}
+    assert onnxtool.convert(LargestAround(), path, input_shapes={"x": ("batch", 2, "length")}, **options).ok
+    for length in (4, 7, 32):
+        x = torch.randn(3, 2, length)
+        found = onnxruntime.InferenceSession(path).run(None, {"x": x.numpy()})
+        for got, wanted in zip(found, LargestAround()(x), strict=True):
+            np.testing.assert_array_equal(got, wanted.numpy())
+
+
+class Packs(torch.nn.Module):
+    """Texts of several lengths, in any order; padded again up to the longest of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.LSTM(4, 3, bidirectional=True)
+        self.second = torch.nn.GRU(4, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        early = pack_padded_sequence(x.transpose(0, 1), lengths, enforce_sorted=False)
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        outputs, counted = pad_packed_sequence(self.first(early)[0])
+        states, last = self.second(packed)
+        return outputs, counted, torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True)[0], last
+
+
+def test_packed_sequences_are_padded_to_the_longest(tmp_path: Path) -> None:
+    module = Packs().eval()
+    rows, lengths = np.random.default_rng(0).standard_normal((3, 9, 4)).astype(np.float32), np.array([4, 7, 2])
+    shapes: dict[str, Any] = {"x": ("batch", "length", 4), "lengths": ("batch",)}
+    sample: dict[str, Any] = {"x": rows, "lengths": lengths}
+    assert onnxtool.convert(module, tmp_path / "out.onnx", input_shapes=shapes, sample=sample, effort="quick").ok
+    net = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    for given in ([1, 2, 3], [9, 1, 9], [5]):
+        feeds = {"x": rows[: len(given)], "lengths": np.array(given)}
+        expected = module(*(torch.from_numpy(array) for array in feeds.values()))
+        for found, wanted in zip(net.run(None, feeds), expected, strict=True):
+            np.testing.assert_allclose(found, wanted.detach().numpy(), rtol=1e-4, atol=1e-6)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import onnxtool
-from onnxtool.conversion.pytorch.usual_inputs import left_out, usual_domains, usual_shapes
+from onnxtool.conversion.pytorch.usual_inputs import left_out, takes_wider, usual_domains, usual_shapes
 
 
 class PreTrainedModel(torch.nn.Module):
@@ -229,3 +229,18 @@ def test_a_dim_that_the_model_makes_a_number_of_has_its_usual_size(tmp_path: Pat
     (found,) = ort.InferenceSession(tmp_path / "m.onnx").run(None, feeds)
     expected = Counts()(*(torch.from_numpy(a) for a in feeds.values())).detach()
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+class SeesSquares(PreTrainedModel):
+    largest = 16
+
+    def forward(self, input_ids: Any, pixel_values: Any) -> Any:
+        height, width = pixel_values.shape[-2:]
+        assert height == width <= self.largest and input_ids.shape[1] == 5
+        return pixel_values
+
+
+def test_squares_of_another_size_are_other_sizes_too() -> None:
+    assert takes_wider(SeesSquares(), {"input_ids": ("batch", 5), "pixel_values": ("batch", 3, 8, 8)})
+    assert not takes_wider(SeesSquares(), {"input_ids": ("batch", 5), "pixel_values": ("batch", 3, 16, 16)})
+    assert not takes_wider(SeesSquares(), {"input_ids": ("batch", 5)})

@@ -10,6 +10,7 @@ import ast
 import builtins
 import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from linecache import getlines
@@ -39,7 +40,13 @@ class _Follows(type):
         plain = cls.__bases__[0]
         if len(given) == 1 and isinstance(given[0], (torch.SymInt, torch.SymFloat)):
             return math.trunc(given[0]) if plain is int else torch.sym_float(given[0])
-        return plain(*given, **named)
+        if not torch.jit.is_tracing():
+            return plain(*given, **named)
+        with warnings.catch_warnings(record=True) as caught:
+            number = plain(*given, **named)
+        for warning in caught:  # their place is the line of the model
+            warnings.warn(warning.message, warning.category, stacklevel=2)
+        return number
 
 
 class _Whole(int, metaclass=_Follows):

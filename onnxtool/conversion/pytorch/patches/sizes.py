@@ -28,15 +28,14 @@ def _followed(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
     with ExitStack() as stack:
         for names in namespaces_of(_module):
             missing = {name: function for name, function in _FUNCTIONS.items() if name not in names}
-            for name, function in (missing | stand_ins(names)).items():
+            imported = {name: _unpacked for name, value in names.items() if value is _UNPACK}
+            for name, function in (missing | imported | stand_ins(names)).items():
                 restore = (names.__setitem__, name, names[name]) if name in names else (names.pop, name)
                 stack.callback(*restore)
                 names[name] = function
         stack.enter_context(replaced(math, "sqrt", square_root))
-        for name, function in _OF_TORCH.items():
-            stack.enter_context(replaced(torch, name, function))
-        stack.enter_context(replaced(torch.Tensor, "take_along_dim", _taken))
-        stack.enter_context(replaced(torch.Tensor, "fill_diagonal_", _with_diagonal))
+        for owner, name, function in _OF_TORCH:
+            stack.enter_context(replaced(owner, name, function))
         yield
 
 
@@ -51,7 +50,8 @@ def _taken(values: torch.Tensor, indices: torch.Tensor, dim: int | None = None) 
 
 
 _SPACED, _UPPER, _LOWER, _COVARIANCE = torch.linspace, torch.triu_indices, torch.tril_indices, torch.cov
-_FILL_DIAGONAL, _INVERSE_SHORT_TIME = torch.Tensor.fill_diagonal_, torch.istft
+_FILL_DIAGONAL, _INVERSE_SHORT_TIME, _ONE_HOT = torch.Tensor.fill_diagonal_, torch.istft, torch.nn.functional.one_hot
+_UNPACK, _MAX_POOL = torch.nn.utils.rnn.pad_packed_sequence, torch.max_pool1d
 
 
 def _spaced(start: Any, end: Any, steps: Any, **options: Any) -> torch.Tensor:
@@ -134,16 +134,46 @@ def _kronecker(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return outer.reshape([n * m for n, m in zip(a.shape, b.shape, strict=True)])
 
 
-_OF_TORCH = {
-    "kron": _kronecker,
-    "linspace": _spaced,
-    "istft": _inverse_short_time,
-    "take_along_dim": _taken,
-    "triu_indices": _triangle(_UPPER, torch.triu),
-    "tril_indices": _triangle(_LOWER, torch.tril),
-    "cov": _covariance,
-    "corrcoef": _correlation,
-}
+def _unpacked(
+    sequence: Any, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> Any:
+    """`pad_packed_sequence`, of which torch's tracing exporter makes as many steps as were packed with the padding."""
+    found, lengths = _UNPACK(sequence, batch_first, padding_value, total_length)
+    if total_length is None and torch.jit.is_tracing():
+        lengths = lengths.double().long()  # which the exporter makes int32 of
+        found = found[:, : lengths.max()] if batch_first else found[: lengths.max()]
+    return found, lengths
+
+
+def _one_hot(values: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    """`one_hot`, which takes a number for its classes."""
+    if not loop_steps.is_dynamic(num_classes):
+        return _ONE_HOT(values, num_classes)
+    return (values[..., None] == torch.arange(num_classes, device=values.device)).to(torch.int64)
+
+
+def _largest(values: torch.Tensor, kernel_size: Any, *rest: Any, **named: Any) -> Any:
+    """`torch.max_pool1d`, which takes a number for the length; its other form, with places, does not."""
+    if not any(map(loop_steps.is_dynamic, values.shape)):
+        return _MAX_POOL(values, kernel_size, *rest, **named)
+    return torch.nn.functional.max_pool1d_with_indices(values, kernel_size, *rest, **named)[0]
+
+
+_OF_TORCH = (
+    (torch, "kron", _kronecker),
+    (torch, "linspace", _spaced),
+    (torch, "istft", _inverse_short_time),
+    (torch, "take_along_dim", _taken),
+    (torch, "triu_indices", _triangle(_UPPER, torch.triu)),
+    (torch, "tril_indices", _triangle(_LOWER, torch.tril)),
+    (torch, "cov", _covariance),
+    (torch, "corrcoef", _correlation),
+    (torch.Tensor, "take_along_dim", _taken),
+    (torch.Tensor, "fill_diagonal_", _with_diagonal),
+    (torch.nn.functional, "one_hot", _one_hot),
+    (torch.nn.utils.rnn, "pad_packed_sequence", _unpacked),
+    (torch, "max_pool1d", _largest),
+)
 
 
 def _length(value: Any) -> Any:

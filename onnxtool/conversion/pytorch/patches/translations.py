@@ -570,6 +570,14 @@ def _written_in_doubles(formula: Callable[..., Any]) -> Translation:
     return lambda x: op.CastLike(formula(add, op.Cast(x, to=ir.DataType.DOUBLE)), x)
 
 
+def _chosen(condition: Any, *sides: Any) -> Any:
+    """Of truth values, which the runtime's Where does not take; anything else as the exporter has it."""
+    if not all(isinstance(side, bool) or getattr(side, "dtype", None) == ir.DataType.BOOL for side in sides):
+        return op.Where(condition, *sides)
+    a, b = (op.Constant(value=ir.tensor(side)) if isinstance(side, bool) else side for side in sides)
+    return op.Or(op.And(condition, a), op.And(op.Not(condition), b))
+
+
 def _size(values: Any, dim: int) -> Any:
     """The size of a dim, as a list of one number."""
     return op.Reshape(op.Gather(op.Shape(values), op.Constant(value_int=dim), axis=0), op.Constant(value_ints=[1]))
@@ -712,4 +720,8 @@ PATCHES = (
     _missing(_ATEN.nanmedian.dim, _median_of_numbers),
     _missing(_ATEN.mode.default, _commonest),
     _imprecise(_ATEN.special_erfcx.default, _written(erfcx), "torch 2.13's erfcx is 0 times infinity from 10 on"),
+    *(
+        _imprecise(getattr(_ATEN.where, kind), _chosen, "the runtime's Where has no truth values")
+        for kind in ("self", "Scalar", "ScalarSelf", "ScalarOther")
+    ),
 )
