@@ -41,19 +41,20 @@ def recurrent(kind: str, *, inside: bool = False) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def opened(proto: onnx.ModelProto, form: str, folder: Path) -> OnnxRunner:
+    """A model as a file, bytes, or in memory."""
+    path = folder / "m.onnx"
+    onnx.save(proto, path)
+    forms = {"path": path, "bytes": proto.SerializeToString(), "proto": proto, "ir": ir.from_proto(proto)}
+    return OnnxRunner.open(forms[form])
+
+
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("form", ["path", "bytes", "proto", "ir"])
 def test_what_would_end_the_process_is_refused(kind: str, inside: bool, form: str, tmp_path: Path) -> None:
     proto = recurrent(kind, inside=inside)
-    onnx.save(proto, tmp_path / "m.onnx")
-    model = {
-        "path": tmp_path / "m.onnx",
-        "bytes": proto.SerializeToString(),
-        "proto": proto,
-        "ir": ir.from_proto(proto),
-    }[form]
-    runner = OnnxRunner.open(model)
+    runner = opened(proto, form, tmp_path)
     with pytest.raises(InputError, match=r"'x' has shape .2, 0, 3.*Give at least one"):
         runner.run({"x": np.zeros((2, 0, 3), np.float32)})
     assert next(iter(runner.run({"x": np.zeros((2, 1, 3), np.float32)}).values())).shape == (2, 1, 1, 4)
@@ -70,14 +71,7 @@ REDUCED = """<ir_version: 10, opset_import: ["" : 20]> g (float[n, 4] x) => (flo
 @pytest.mark.parametrize("form", ["path", "bytes", "proto", "ir"])
 def test_known_operators_that_end_the_process_together_are_refused(form: str, tmp_path: Path) -> None:
     proto = onnx.parser.parse_model(REDUCED)
-    onnx.save(proto, tmp_path / "m.onnx")
-    model = {
-        "path": tmp_path / "m.onnx",
-        "bytes": proto.SerializeToString(),
-        "proto": proto,
-        "ir": ir.from_proto(proto),
-    }[form]
-    runner = OnnxRunner.open(model)
+    runner = opened(proto, form, tmp_path)
     with pytest.raises(InputError, match=r"'x' has shape .0, 4.*Give at least one"):
         runner.run({"x": np.zeros((0, 4), np.float32)})
     assert runner.run({"x": np.ones((2, 4), np.float32)})["y"].tolist() == [[4, 1], [4, 1]]
@@ -104,8 +98,7 @@ def test_sequences_are_no_empty_inputs() -> None:
 @pytest.mark.parametrize("form", ["path", "bytes"])
 def test_an_operator_of_which_nothing_is_known_is_tried_apart(form: str, tmp_path: Path) -> None:
     proto = recurrent("RNN")
-    onnx.save(proto, tmp_path / "m.onnx")
-    runner = OnnxRunner.open({"path": tmp_path / "m.onnx", "bytes": proto.SerializeToString()}[form])
+    runner = opened(proto, form, tmp_path)
     assert runner.run({"x": np.zeros((2, 0, 3), np.float32)})["y"].shape == (2, 1, 0, 4)
 
 
