@@ -12,8 +12,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onnxtool.errors import UsageError
-from onnxtool.options.option import Option, options_of
-from onnxtool.words import read_value
+from onnxtool.options.option import options_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Options = TypeVar("Options", bound="DataclassInstance")
-_MAPPINGS = ("files", "shapes", "shapes by name", "dtypes", "tolerances")  # kinds of options
 
 
 def options_as_keywords(kind: type[Options]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -69,24 +67,14 @@ def with_settings(options: Options, settings: Mapping[str, Any], command: str) -
 
     Args:
         options: a dataclass.
-        settings: its fields by name; for a mapping its entries may be given as on the command line ("x:batch,8").
+        settings: its fields by name.
         command: whose options they are.
 
     Raises:
-        UsageError: no such option, or entries that cannot be read.
+        UsageError: no such option.
     """
     known = {f.name for f in fields(options)}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise UsageError(f"{command} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
-    declared = options_of(type(options))
-    return replace(options, **{n: _entries(n, v, declared[n]) if n in declared else v for n, v in settings.items()})
-
-
-def _entries(name: str, value: Any, option: Option) -> Any:
-    """What is given for an option whose value is a mapping; others stay."""
-    if option.kind not in _MAPPINGS or value is None or isinstance(value, Mapping):
-        return value
-    if not isinstance(value, str) and not all(isinstance(text, str) for text in value):
-        raise UsageError(f"{name}: give a dict, or texts such as {option.metavar}.")
-    return read_value(option, value, name)
+    return replace(options, **settings)

@@ -81,17 +81,6 @@ def test_an_option_that_there_is_not_is_named() -> None:
         act("x", colour=1)
 
 
-@pytest.mark.parametrize("given", [["x:batch,8"], "x:batch,8", {"x": ("batch", 8)}])
-def test_entries_of_a_mapping_are_read_as_on_the_command_line(given: Any) -> None:
-    assert with_settings(ConvertOptions(), {"input_shapes": given}, "convert").input_shapes == {"x": ("batch", 8)}
-
-
-@pytest.mark.parametrize("given", [[("x", ("batch", 8))], ["x:0.5"]])
-def test_entries_of_a_mapping_that_cannot_be_read_are_told(given: Any) -> None:
-    with pytest.raises(UsageError, match=r"input_shapes: give a dict, or texts such as NAME:DIMS|not a dimension"):
-        with_settings(ConvertOptions(), {"input_shapes": given}, "convert")
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_public_functions_show_and_describe_every_field(name: str) -> None:
     function: Callable[..., object] = getattr(onnxtool, name)

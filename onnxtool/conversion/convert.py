@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
-from onnxtool.model.spec import parse_dtype, write_columns
+from onnxtool.model.spec import parse_dtype, parse_input_shapes, write_columns
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.data.frames import as_table
@@ -185,16 +185,22 @@ def load_source(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, 
     return opened, adapter, model, _pace(adapter, options, opened)
 
 
+def _shapes(given: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    if not all(isinstance(item, str) and ("," in item or ":" in item) for item in given):
+        return {"": tuple(given)}
+    return {name or "": dims for name, dims in parse_input_shapes(given).items()}
+
+
 def _with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
-    """`options` with single fields replaced; the path of a sample is read, dtypes may be words or numpy's, and dims
-    alone stand for the only input.
+    """`options` with single fields replaced; the path of a sample is read, dtypes may be words or numpy's, dims alone
+    stand for the only input, and shapes may be written as on the command line ("x:batch,8").
 
     Raises:
-        UsageError: no such option.
+        UsageError: no such option, or a shape that cannot be read.
     """
     shapes = settings.get("input_shapes")
-    if isinstance(shapes, (list, tuple)) and not any("," in str(dim) or ":" in str(dim) for dim in shapes):
-        settings = {**settings, "input_shapes": {"": tuple(shapes)}}
+    if isinstance(shapes, (str, list, tuple)):
+        settings = {**settings, "input_shapes": _shapes([shapes] if isinstance(shapes, str) else shapes)}
     if settings.get("sample") is not None:
         settings = {**settings, "sample": open_sample(settings["sample"])}
     dtypes = settings.get("input_dtypes")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.interpreter import Interpreter
@@ -22,6 +23,7 @@ from onnxtool.equality.certificate.shapes import Shapes
 from onnxtool.equality.certificate.values import FAULTS, Item, NotCoveredError, Value, exact, several
 from onnxtool.errors import InputError
 from onnxtool.model import io
+from onnxtool.model.cut_model import captured_names
 from onnxtool.model.operators.shape_inference import infer_shapes
 from onnxtool.model.operators.symbolic_dims import choices, evaluate
 from onnxtool.model.operators.table import lookup, operator_of
@@ -190,14 +192,17 @@ class _Decisions:
         self._others = self._numbers  # those that sizes alone decide
         self._runs(usual)
         self._usual = self._numbers
-        self._dims = _dims(model, dict(zip(self._names, inputs.values(), strict=True)))
+        given = dict(zip(self._names, inputs.values(), strict=True))
+        hanging = _hanging(model.graph, given)
+        fixed = {name: shape for name, shape in self._shapes.items() if name not in hanging}
+        self._dims = _dims(model, given, fixed)
         self._fixed = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if np.prod(t.dims) <= _SMALL}
         self._known: dict[str, Array] = {}  # [sizes, *shape]
         self.told: list[Array] = [np.zeros((self._count, 0), np.int8)]
         self.unfollowed: list[str] = []
         self._varying: set[str] = set()  # numbers that hang on sizes
         self._own_dims: list[Array] = []
-        self.unknown = self._follow_dims(n for node in all_nodes(model.graph.node) for n in node.output if n)
+        self.unknown = self._follow_dims(hanging)
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
@@ -350,13 +355,30 @@ class _Decisions:
             self.told += [(x == made).reshape(self._count, -1).astype(np.int8) for x in chosen if x.ndim == made.ndim]
 
 
+def _hanging(graph: onnx.GraphProto, inputs: Mapping[str, Sequence[int | str]]) -> dict[str, None]:
+    """The tensors that inputs of free dims lead to, in inner graphs too; all others are the same at all sizes."""
+    reached = {name for name, dims in inputs.items() if any(isinstance(dim, str) for dim in dims)}
+    for node in graph.node:
+        if not reached.isdisjoint(captured_names(node)):
+            reached.update(name for inner in all_nodes([node]) for name in inner.output if name)
+    return {name: None for node in all_nodes(graph.node) for name in node.output if name in reached}
+
+
 def _spread(x: Array | None, rank: int) -> Array | None:
     """Numbers at all sizes, [sizes, *shape], with as many dims behind the sizes as others have."""
     return None if x is None else x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
 
 
-def _dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> dict[str, Sizes]:
-    """The dims of each tensor as expressions of those of the inputs, which are all that is known; by its name."""
+def _dims(
+    model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]], fixed: Mapping[str, tuple[int, ...]]
+) -> dict[str, Sizes]:
+    """The dims of each tensor as expressions of those of the inputs, by its name.
+
+    Args:
+        model: whose declared dims do not count.
+        inputs: their dims, by name.
+        fixed: the shapes of tensors that are the same at all sizes.
+    """
     copy = light_copy(model)
     kinds = {i.name: i.type.tensor_type.elem_type for i in copy.graph.input}
     outputs = [o.name for o in copy.graph.output]
@@ -371,7 +393,8 @@ def _dims(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int | str]]) -> 
         raise NotCoveredError(str(error)) from error
     values = [*found.graph.inputs, *(v for graph in found.graphs() for node in graph for v in node.outputs)]
     for value in values:
-        remember_given(value, value.shape)
+        known = fixed.get(value.name or "")
+        remember_given(value, value.shape if known is None else ir.Shape(known))
     infer_shapes(found)
     sizes = ((value.name or "", sizes_of(value)) for value in values)
     return {name: own for name, own in sizes if own is not None}

@@ -228,12 +228,23 @@ def test_a_number_that_places_of_another_dim_are_held_against_is_compared_where_
     [
         ("n = Shape<end = 1>(x) c = Slice(x, row0, n, row1) y = Relu(c)", True),
         ("n = Shape<end = 1>(x) m = Neg(n) z = Mul(n, row3) c = Slice(x, m, z, row1) y = Relu(c)", False),
+        (
+            "z = Loop(n2, , one) <body = l (int64 i, bool c, float v) => (bool d, float w) { d = Identity(c)"
+            " w = Add(v, one) }> y = Mul(x, z)",
+            True,
+        ),
+        (
+            "k = ReduceMax<keepdims = 0>(x) z = Loop(n2, , k) <body = l (int64 i, bool c, float v) => (bool d, float w)"
+            " { d = Identity(c) w = Add(v, v) }> y = Mul(x, z)",
+            False,
+        ),
         ("p = NonZero(x) q = Cast<to = 1>(p) y = ReduceSum(q)", False),
         ("s = Shape(x) c = CumSum(s, n0) f = Cast<to = 1>(c) g = ReduceSum(f) y = Mul(x, g)", False),
     ],
 )
 def test_all_sizes_are_known_where_no_tensor_and_no_number_is_left_out(made: str, complete: bool) -> None:
     numbers = {"row0": np.array([0]), "row1": np.array([1]), "row3": np.array([3]), "n0": np.array(0)}
+    numbers |= {"n2": np.array(2), "one": np.float32(1).reshape(())}
     one = model(made, numbers, "float[a, b] x")
     usual = {"a": 2, "b": 3}
     found = deciding_sizes((one, one), {"x": ["a", "b"]}, usual, lambda few: drawn_inputs(one, few, Shapes()))
