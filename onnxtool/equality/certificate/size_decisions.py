@@ -34,6 +34,7 @@ from onnxtool.model.shapes import infer, light_copy
 Array = np.ndarray
 _SMALL = 16  # numbers of a tensor that are followed
 KNOWN, _PAIRED, _TRIPLED = 4_097, 161, 33  # of one dim, or of all at once; of each of two; of each of three
+_BESIDE = 48  # size of the other dims, beside one of any size: decisions of several are met there before all are large
 _PARTS = 2**10  # factors of a polynomial are multiples of one part: 1/32 of a size that is a multiple of 32
 _MOST = 96  # sizes that may decide something
 _ALIKE = 0.02  # of all sizes, at which two numbers are the same that begin so
@@ -132,11 +133,13 @@ def hold_few(deciding: Sequence[object]) -> None:
 
 
 def _all_sizes(usual: Mapping[str, int]) -> dict[str, Array]:
-    """By name of a dim, its sizes: each dim alone, two and three together, and all the same."""
+    """By name of a dim, its sizes: each alone, beside usual and larger ones, two and three together, all the same."""
     parts: list[Mapping[str, Array]] = [{}]
     line = np.arange(1, KNOWN)
     parts += [{name: line} for name in usual]
-    parts += [dict.fromkeys(usual, line)] if len(usual) > 1 else []
+    if len(usual) > 1:
+        beside = {name: np.full(len(line), max(size, _BESIDE)) for name, size in usual.items()}
+        parts += [*({**beside, name: line} for name in usual), dict.fromkeys(usual, line)]
     for count, end in ((2, _PAIRED), (3, _TRIPLED)):
         grid = [n.ravel() for n in np.meshgrid(*[np.arange(1, end)] * count, indexing="ij")]
         parts += [dict(zip(few, grid, strict=True)) for few in itertools.combinations(usual, count)]

@@ -265,3 +265,11 @@ def test_masks_of_a_table_are_made_alike_whether_it_is_passed_on_or_cut_first() 
         "u = Add(table, t) " + made.format(table="u"), {**numbers, "t": 9 * np.eye(64, dtype=int)[50]}, "float[a, b] x"
     )
     assert not certify(whole, other, seconds=0.01, patience=10).ok
+
+
+def test_decisions_of_several_dims_are_compared_where_the_others_are_not_as_large() -> None:
+    """A size of 1,009 beside a cut of the last five: not at 1,009 in each of three dims, for which time lacks."""
+    nodes = "n = Shape<start = 2>(x) c = Slice(x, none, end, none) s = Sub(n, found) f = Cast<to = 1>(s) y = Mul(c, f)"
+    numbers = {"none": np.array([0]), "end": np.array([-5]), "found": np.array([1009])}
+    a, b = (model(nodes.replace("Sub", kind), numbers, "float[a, b, c] x") for kind in ("Sub", "Add"))
+    assert certify(a, a).ok and not certify(a, b).ok
