@@ -39,7 +39,7 @@ from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, flatten, random_fe
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.runtime.worker.apart import apart, risks_of
+from onnxtool.runtime.worker.apart import Apart, risks_of
 from onnxtool.runtime.worker.isolation import guarded
 
 # Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
@@ -156,7 +156,7 @@ class SourceProof:
         # Weights on the disk stay there: no copies of them, rearranged or transposed.
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         # As of the graph: what its kernels may die of, the source may take.
-        runner = apart(self._open(graph, session), graph, risks_of([graph]), session)
+        runner = Apart(self._open(graph, session), graph, session, risks_of([graph]))
         known = replace(reference_of_source(model, graph), ties=self._ties(graph, session))
         proof = self.further or Proof(known, self.probes, self._rule)
         proof.origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"

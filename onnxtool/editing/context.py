@@ -13,7 +13,7 @@ from onnxtool.report.proof import Assumption
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.extensions import NAMES, extensions_library
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.runtime.worker.apart import apart, risks_of
+from onnxtool.runtime.worker.apart import Apart, risks_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -74,7 +74,7 @@ class EditContext:
             options: in place of the run's own.
         """
         chosen = options or self.options
-        return apart(OnnxRunner.open(model, chosen), model, risks_of([model]), chosen)
+        return Apart(OnnxRunner.open(model, chosen), model, chosen, risks_of([model]))
 
     def use_extensions(self, subject: str) -> None:
         """Run models with the operators of onnxruntime-extensions from now on, and tell the user that they are needed.

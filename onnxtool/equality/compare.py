@@ -41,7 +41,7 @@ from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.worker.apart import Risks, apart, risks_of, try_in_child
+from onnxtool.runtime.worker.apart import Apart, Risks, risks_of, try_in_child
 
 
 @options_as_keywords(CompareOptions)
@@ -137,7 +137,7 @@ class _Side:
         if isinstance(self.source, Runner):
             return self.source
         io.read_proto(self.source)  # refuses what is unsafe or damaged before the runtime sees it
-        return apart(OnnxRunner.open(Path(self.source), options), self.source, self._risks, options)
+        return Apart(OnnxRunner.open(Path(self.source), options), self.source, options, self._risks)
 
 
 def _proof(left: _Side, right: _Side, asked: CompareOptions) -> tuple[Proof, Sequence[Feeds], list[str]]:

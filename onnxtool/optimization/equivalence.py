@@ -38,7 +38,7 @@ from onnxtool.runtime.feeds import Feeds, flatten, random_feeds
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.runtime.worker.apart import apart, risks_of
+from onnxtool.runtime.worker.apart import Apart, risks_of
 
 _RELAXED = "bits differ though no pass is to blame, so floats were compared within tolerance."
 PathLike = str | os.PathLike[str]
@@ -189,7 +189,7 @@ class OptimizationProof:
         return asked
 
     def _candidate(self, model: ir.Model, options: SessionOptions) -> Runner:
-        runner = apart(OnnxRunner.open(model, options), model, self._risks, options)
+        runner = Apart(OnnxRunner.open(model, options), model, options, self._risks)
         return _SourcesNames(runner, self._proof.reference)
 
     def _judge_within(self, runner: Runner) -> CompareReport:
@@ -214,7 +214,7 @@ class OptimizationProof:
             if not rename_nodes(model):
                 raise
             runner = OnnxRunner.open(model, options)
-        return apart(runner, model, self._risks, options)
+        return Apart(runner, model, options, self._risks)
 
     def _source_changes_too(self) -> bool:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""

@@ -18,7 +18,7 @@ from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.editing import inlined
 from onnxtool.model.ir.queries import all_nodes, bodies_of, constant_array
 from onnxtool.model.operators.table import STANDARD, operator_of
-from onnxtool.options.session import DEFAULT, SessionOptions
+from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.empty_inputs import runs_safely
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import find_probes
@@ -198,13 +198,3 @@ class Apart:
         except WorkerTimeoutError:
             self._seconds = _SECONDS
             raise
-
-
-def apart(
-    runner: Runner,
-    model: str | os.PathLike[str] | ir.Model,
-    risks: Risks,
-    options: SessionOptions = DEFAULT,
-) -> Runner:
-    """A Runner whose dangerous runs happen in a child."""
-    return Apart(runner, model, options, risks)

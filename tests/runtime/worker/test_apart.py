@@ -13,6 +13,7 @@ import pytest
 import onnxtool
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model.safety import limits
+from onnxtool.options.session import DEFAULT
 from onnxtool.runtime.worker import apart as module
 from onnxtool.runtime.worker.apart import Apart, Risks, risks_of
 from onnxtool.runtime.worker.worker import TrialWorker, Worker
@@ -74,14 +75,14 @@ def test_only_what_a_graph_says_may_be_dangerous_goes_to_the_child(
     monkeypatch.setattr(module, "TrialWorker", There)
     model = ir.from_onnx_text(text)
     assert isinstance(model, ir.Model)
-    runner = Apart(Here(), "m.onnx", module.DEFAULT, risks_of([model]))
+    runner = Apart(Here(), "m.onnx", DEFAULT, risks_of([model]))
     assert runner.run(feeds) == {"y": place}
 
 
 def test_a_size_too_large_is_refused_and_the_child_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(onnx.parser.parse_model(EXPAND), path)
-    runner = Apart(Here(), path, module.DEFAULT, Risks(sizes=frozenset({"s"})))
+    runner = Apart(Here(), path, DEFAULT, Risks(sizes=frozenset({"s"})))
     with pytest.raises(OnnxToolError):
         runner.run({"s": np.array([2**20, 2**20]), "v": np.ones(1, np.float32)})
     made = runner.run({"s": np.array([1, 20]), "v": np.ones(1, np.float32)})["y"]
@@ -106,7 +107,7 @@ def test_a_loop_that_an_empty_batch_never_ends_does_not_take_the_memory_of_its_c
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
     onnx.save(model, tmp_path / "m.onnx")
     graph = ir.from_proto(model)
-    runner = Apart(Here(), tmp_path / "m.onnx", module.DEFAULT, risks_of([graph]))
+    runner = Apart(Here(), tmp_path / "m.onnx", DEFAULT, risks_of([graph]))
     monkeypatch.setattr(runner, "_seconds", 1.0)
     with pytest.raises(ResourceError):
         runner.run({"x": np.ones(0, np.float32), "turns": np.array(0)})
@@ -144,7 +145,7 @@ def test_models_of_known_operators_are_not_tried(tmp_path: Path, monkeypatch: py
     path = tmp_path / "m.onnx"
     onnx.save(onnx.parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }"), path)
     monkeypatch.setattr(module, "TrialWorker", None)
-    module.try_in_child(path, module.DEFAULT)
+    module.try_in_child(path, DEFAULT)
 
 
 def test_large_sizes_that_nobody_gave_run_in_a_child(tmp_path: Path) -> None:
