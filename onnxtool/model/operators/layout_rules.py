@@ -287,7 +287,9 @@ def _resize(node: ir.Node) -> Sizes | None:
     return named(node, result)
 
 
-def _scaled(size: Size, factor: float) -> Size:
+def _scaled(size: Size, factor: float) -> Size | None:
+    if not 0 < factor < _HUGE:  # NaN too: no file that the runtime takes
+        return None
     if factor.is_integer():
         return multiply(size, int(factor))
     if isinstance(size, int):

@@ -53,3 +53,13 @@ def test_the_rules_give_the_dims_that_the_runtime_gives_at_all_sizes(name: str) 
         assert evaluate(size, {"n": n}) == given, n
         run += 1
     assert run > 18
+
+
+@pytest.mark.parametrize("factor", [np.inf, np.nan, -2.0, 0.0])
+def test_a_factor_that_no_size_has_tells_nothing(factor: float) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20]> g (float[1, n] x) => (float[1, m] y) { y = Resize(x, "", f) }"""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([1, factor]), "f"))
+    model = ir.from_proto(proto)
+    infer_shapes(model)
+    assert str(known(sizes_of(model.graph.outputs[0]))[1]).startswith("?")
