@@ -159,7 +159,7 @@ def _apply(operation: Operation, model: ir.Model, context: EditContext, source: 
     except UsageError:
         raise
     except OnnxToolError as error:
-        raise type(error)(f"{source}: {option}: {str(error).rstrip('.')}. Nothing was written.") from error
+        raise type(error)(f"{source}: {option}: {str(error).removesuffix('.')}. Nothing was written.") from error
     return after, EditStep(operation.name, operation.text, operation.done, proof, tuple(context.assumptions))
 
 

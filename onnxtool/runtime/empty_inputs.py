@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,9 +15,6 @@ from onnxtool.model.operators.table import operator_of
 from onnxtool.model.proto_nodes import all_nodes
 from onnxtool.model.spec import TensorSpec
 
-if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
-    import onnx_ir as ir
-
 
 def is_empty(feeds: Mapping[str, Any]) -> bool:
     """Whether an array has no elements."""
@@ -27,36 +24,28 @@ def is_empty(feeds: Mapping[str, Any]) -> bool:
 def runs_safely(model: str | os.PathLike[str]) -> bool:
     """Whether no operator may end the process on inputs without elements, or go on for ever."""
     try:
-        return _run_safely([*_nodes(model)])
+        return _run_safely(_nodes(io.read_proto(model, in_place=True, external=False)))
     except (OSError, OnnxToolError):
         return False
 
 
 def is_harmless(model: onnx.ModelProto) -> bool:
     """Whether no operator may end the process, go on for ever or make something of a size that an input names."""
-    nodes = [*_nodes(model)]
+    nodes = _nodes(model)
     return _run_safely(nodes) and not any(operator_of(n).sizes for n in nodes)
 
 
-def _run_safely(nodes: Sequence[onnx.NodeProto | ir.Node]) -> bool:
+def _run_safely(nodes: Sequence[onnx.NodeProto]) -> bool:
     return all(map(_runs_empty, nodes)) and not any(node.op_type == "Loop" for node in nodes)
 
 
-def _runs_empty(node: onnx.NodeProto | ir.Node) -> bool:
+def _runs_empty(node: onnx.NodeProto) -> bool:
     """A last input that is left out by an empty name is legal, and some kernels read it nevertheless."""
-    last = (node.input if isinstance(node, onnx.NodeProto) else node.inputs)[-1:]
-    return operator_of(node).runs_empty and list(last) not in ([""], [None])
+    return operator_of(node).runs_empty and list(node.input[-1:]) != [""]
 
 
-def _nodes(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) -> Iterable[onnx.NodeProto | ir.Node]:
-    if isinstance(model, (str, os.PathLike)):
-        model = io.read_proto(model, in_place=True, external=False)
-    elif isinstance(model, bytes):
-        model = onnx.load_from_string(model)
-    if isinstance(model, onnx.ModelProto):
-        return (node for graph in (model.graph, *model.functions) for node in all_nodes(graph.node))
-    graphs = (model.graph, *model.functions.values())
-    return (node for graph in graphs for node in graph.all_nodes())
+def _nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for graph in (model.graph, *model.functions) for node in all_nodes(graph.node)]
 
 
 def empty_sizes(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

@@ -149,11 +149,11 @@ class OnnxRunner:
             feeds = {n: _widened(array) if n in wide else array for n, array in feeds.items()}
         check_feeds(self.inputs, feeds)
         try:
-            if is_empty(feeds):
-                return self._run_apart(feeds)
             shapes = tuple(np.shape(f) for f in feeds.values())
             if shapes in self._ran_on:
                 return self.run_unchecked(feeds)
+            if is_empty(feeds):
+                return self._run_apart(feeds)
             what = f"running the model {'for the first time' if not self._ran_on else 'on another size'}"
             call = provider_call(what, self.session.get_providers()[0])
             with guarded(what, self._weights, feeds_bytes(feeds), retry=True, provider=call), native_silence():

@@ -95,7 +95,7 @@ def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema
 def first_step(model: Estimator) -> Any:
     """What sees the data first; of vectorizers side by side, one that speaks for all."""
     head = next(_steps(model), model)
-    parts = [first_step(part) for _, part in getattr(head, "transformer_list", None) or () if hasattr(part, "fit")]
+    parts = [first_step(part) for part in _parts(head)]
     return parts[0] if parts and all(type(part).__name__ in _TEXT for part in parts) else head
 
 
@@ -167,10 +167,15 @@ def column_heads(model: Estimator) -> list[Any]:
     return [s for s in inner if list(getattr(s, "feature_names_in_", ())) == names]
 
 
+def _parts(union: Any) -> list[Any]:
+    """The estimators of a FeatureUnion; none of others."""
+    return [part for _, part in getattr(union, "transformer_list", None) or () if hasattr(part, "fit")]
+
+
 def _first_inside(model: Estimator) -> Iterator[Any]:
     """What sees all columns first, of estimators that give theirs to others as they are."""
     head = first_step(model)
-    found = [part for _, part in getattr(head, "transformer_list", ()) if hasattr(part, "fit")]
+    found = _parts(head)
     found += [c.estimator for c in getattr(head, "calibrated_classifiers_", ())]
     found += [getattr(head, name) for name in ("regressor_", "estimator_") if hasattr(head, name)]
     found += [m for m in np.ravel(np.asarray(getattr(head, "estimators_", ()), object)) if hasattr(m, "fit")]
@@ -255,7 +260,7 @@ def _dtype_of(step: Estimator, column: int | None, float_dtype: np.dtype) -> tup
     head = first_step(step)
     if type(head).__name__ in _TEXT:
         return "string", sentences(head)
-    parts = [part for _, part in getattr(head, "transformer_list", ()) if hasattr(part, "fit")]
+    parts = _parts(head)
     if parts:  # side by side: what one of them knows, all are given
         found = [_dtype_of(part, column, float_dtype) for part in parts]
         return next((each for each in found if each[1]), found[0])

@@ -178,7 +178,7 @@ class SetShape(Operation):
             run = BatchRun(_SIZES)
             fault = self._proof.final_fault(after, run)
             if fault is not None:
-                raise VerdictError(f"the proof fails: {fault.reason}.")
+                raise VerdictError(f"the proof fails: {fault.reason}")
             _name_outputs(after, run.axes, self._batch or "")
             claims.append(f"a batch of N gives what N runs of one give, for N = {', '.join(map(str, _SIZES))}")
             runs, largest = run.runs, run.largest

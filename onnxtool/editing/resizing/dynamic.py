@@ -220,4 +220,4 @@ def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | N
     elif suspects and where not in (*suspects, drawn):
         where = f"{where}, after {suspects[0]}"
     prefix = f"{where}: " if where else ""
-    return f"{prefix}{fault.reason.removesuffix('.')}."
+    return f"{prefix}{fault.reason}"

@@ -15,6 +15,7 @@ from onnxtool.model.operators.symbolic_dims import (
     add,
     exact_divide,
     floor_divide,
+    is_non_negative,
     multiply,
     product,
     subtract,
@@ -197,13 +198,11 @@ def _bound(dim: Size, index: Size) -> Size | None:
         return dim if index >= _HUGE else smaller_of(index, dim)
     if index == dim:
         return dim
-    rest = subtract(index, dim)
-    if at_least_zero(rest) == rest:
+    if is_non_negative(subtract(index, dim)):
         return dim
-    if not index.non_negative:  # at some sizes it counts from the end
+    if not is_non_negative(index):  # at some sizes it counts from the end
         return None
-    rest = subtract(dim, index)
-    return index if at_least_zero(rest) == rest else smaller_of(index, dim)
+    return index if is_non_negative(subtract(dim, index)) else smaller_of(index, dim)
 
 
 class SliceBounds(NamedTuple):

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import axes_of, slice_bounds
-from onnxtool.model.operators.symbolic_dims import add, floor_divide, multiply, product, subtract
+from onnxtool.model.operators.symbolic_dims import add, floor_divide, is_non_negative, multiply, product, subtract
 from onnxtool.model.operators.value_facts import (
     MAX_ITEMS,
     KnownElements,
@@ -151,7 +151,7 @@ def _binary(function: Callable[[Size, Size], Size | None]) -> Rule:
 
 def _divide(a: Size, b: Size) -> Size | None:
     # Integer division rounds towards zero, which is floor only when nothing is negative.
-    if not _non_negative(a):
+    if not is_non_negative(a):
         return None
     return floor_divide(a, b)
 
@@ -162,18 +162,14 @@ def _modulo(a: Size, b: Size) -> Size | None:
     return None if quotient is None else subtract(a, multiply(quotient, b))
 
 
-def _non_negative(a: Size) -> bool:
-    return a >= 0 if isinstance(a, int) else a.non_negative
-
-
 def _extreme(largest: bool) -> Callable[[Size, Size], Size | None]:
     def function(a: Size, b: Size) -> Size | None:
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b) if largest else min(a, b)
         rest = subtract(a, b)
-        if _non_negative(rest):
+        if is_non_negative(rest):
             return a if largest else b
-        return (b if largest else a) if _non_negative(multiply(rest, -1)) else None
+        return (b if largest else a) if is_non_negative(multiply(rest, -1)) else None
 
     return function
 
@@ -183,7 +179,7 @@ def _equal(a: Size, b: Size) -> Size | None:
     if isinstance(rest, int):
         return int(rest == 0)
     # A size is never negative: size == -1 is false, which is how exporters test for "keep this dim".
-    if (isinstance(a, int) and a < 0 and _non_negative(b)) or (isinstance(b, int) and b < 0 and _non_negative(a)):
+    if (isinstance(a, int) and a < 0 and is_non_negative(b)) or (isinstance(b, int) and b < 0 and is_non_negative(a)):
         return 0
     return None
 
@@ -222,7 +218,7 @@ def _neg(node: ir.Node) -> KnownElements | None:
 
 def _abs(node: ir.Node) -> KnownElements | None:
     data = known(elements_of(node.inputs[0]))
-    return data if all(map(_non_negative, data.sizes)) else None
+    return data if all(map(is_non_negative, data.sizes)) else None
 
 
 RULES: dict[str, Rule] = {

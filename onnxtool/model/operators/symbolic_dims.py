@@ -60,6 +60,11 @@ def symbol(name: str) -> Expr:
     return Expr({(name,): 1})
 
 
+def is_non_negative(size: int | Expr) -> bool:
+    """True when it cannot be negative, for certain."""
+    return size.non_negative if isinstance(size, Expr) else size >= 0
+
+
 def add(a: int | Expr, b: int | Expr) -> int | Expr:
     """A + b."""
     terms = dict(_terms(a))
@@ -125,7 +130,7 @@ def content(a: Expr) -> int:
 
 
 def floor_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
-    """floor(a / b) for b > 0; None when the sign of b is not known."""
+    """floor(a / b) for b > 0; None when that may be below zero, which no symbol is, or the sign of b is not known."""
     if isinstance(b, int) and b <= 0:
         return None
     if isinstance(a, int) and isinstance(b, int):
@@ -140,7 +145,7 @@ def floor_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
         if common > 1:
             return add(exact_divide(whole, b) or 0, floor_divide(exact_divide(rest, common) or 0, b // common) or 0)
         return add(exact_divide(whole, b) or 0, symbol(f"floor(({rest})/{b})"))
-    return symbol(f"floor(({a})/({b}))")
+    return symbol(f"floor(({a})/({b}))") if is_non_negative(a) else None
 
 
 _OF_TWO: Mapping[str, Callable[[Any, Any], Any]] = {

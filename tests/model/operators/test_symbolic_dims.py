@@ -78,6 +78,7 @@ def test_even_division_only() -> None:
     assert exact_divide(product_of_sums, subtract(B, 2)) == add(multiply(S, 3), 1)
     assert exact_divide(add(product_of_sums, 1), subtract(B, 2)) is None
     assert floor_divide(B, -1) is None
+    assert floor_divide(subtract(B, 10), S) is None  # below zero for a small b, and a symbol never is
 
 
 def test_equal_expressions_are_equal_however_made() -> None:

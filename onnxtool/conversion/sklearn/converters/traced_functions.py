@@ -161,8 +161,7 @@ class TracedMatrix(NDArrayOperatorsMixin):
 
     def fillna(self, value: float) -> TracedMatrix:
         """As a frame has it, of one number for all columns."""
-        found = self._where(np.isnan(self), float(value), self)
-        return self._made(found.value)
+        return self._where(np.isnan(self), float(value), self)
 
     def copy(self) -> TracedMatrix:
         """As a frame has it: what is written into it stays there."""
