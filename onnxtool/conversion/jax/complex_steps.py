@@ -34,9 +34,10 @@ def complex_parts(value: Any) -> ComplexParts:
 
 
 def _angles(rows: int, columns: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines of 2 pi j k / length, float64 [rows, columns]."""
-    turns = np.outer(np.arange(rows), np.arange(columns)) % length * (2 * np.pi / length)
-    return np.cos(turns), np.sin(turns)
+    """Cosines and sines of 2 pi j k / length, float64 [rows, columns]; the sines of half circles are zeros."""
+    steps = np.outer(np.arange(rows), np.arange(columns)) % length
+    turns = steps * (2 * np.pi / length)
+    return np.cos(turns), np.where(steps * 2 % length == 0, 0.0, np.sin(turns))
 
 
 def _along(x: Any, axis: int, matrix: np.ndarray) -> Any:
@@ -58,7 +59,7 @@ def _spectrum(x: Any, axis: int) -> ComplexParts:
     """The frequencies from 0 on of a real array; the others are their conjugates."""
     length = x.shape[axis]
     cosines, sines = _angles(length, length // 2 + 1, length)
-    return ComplexParts(_along(x, axis, cosines), -_along(x, axis, sines))
+    return ComplexParts(_along(x, axis, cosines), _along(x, axis, 0.0 - sines))  # no -0.0
 
 
 def _real_signal(x: ComplexParts, axis: int, length: int) -> Any:

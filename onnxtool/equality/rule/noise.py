@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.rule.tolerance import ColumnScales, most_rounding
+from onnxtool.equality.rule.rounding import shared_noise
+from onnxtool.equality.rule.tolerance import LEAST_SCALE, ColumnScales, column_sums, most_rounding
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.proof import TrialKind
@@ -44,7 +46,14 @@ class _Left:
     close: np.ndarray
 
 
-def rounding_explains(reference: Run, candidate: Run, trial: Trial, *, certified: bool = False) -> bool:
+def rounding_explains(
+    reference: Run,
+    candidate: Run,
+    trial: Trial,
+    *,
+    certified: bool = False,
+    usual: Mapping[str, float] = MappingProxyType({}),
+) -> bool:
     """Whether every difference on this input is one that both models show beside it.
 
     An element may be off by `FACTOR` times what moves its column, up to `most_rounding` of the column's scale, a whole
@@ -56,6 +65,7 @@ def rounding_explains(reference: Run, candidate: Run, trial: Trial, *, certified
         candidate: the other model, on the same inputs, with the outputs in the reference's names.
         trial: with the reference's outputs.
         certified: both are the same real function, so that however far rounding moves both, it is rounding.
+        usual: outputs -> the scale of their largest column on usual inputs; where everything cancels, a trial has none.
     """
     expected, given = flatten(trial.outputs), run_or_none(candidate, trial.feeds)
     if given is None:
@@ -72,7 +82,7 @@ def rounding_explains(reference: Run, candidate: Run, trial: Trial, *, certified
         pairs = [(np.asarray(a.get(name)), np.asarray(b.get(name))) for a, b in draws]
         alike = [pair for pair in pairs if all(x.shape == own.shape for x in pair)]
         if alike and not _tied(own, other, expected):
-            left[name] = _left(own, other, alike, factor, certified=certified)
+            left[name] = _left(own, other, alike, factor, usual.get(name, 0.0), certified=certified)
         elif not alike:
             return False
     return _give_one_anothers(reference, candidate, trial.feeds, (given, expected), left, factor)
@@ -116,7 +126,13 @@ def _beside(
 
 
 def _left(
-    own: np.ndarray, other: np.ndarray, draws: list[tuple[np.ndarray, np.ndarray]], factor: float, *, certified: bool
+    own: np.ndarray,
+    other: np.ndarray,
+    draws: list[tuple[np.ndarray, np.ndarray]],
+    factor: float,
+    usual: float,
+    *,
+    certified: bool,
 ) -> _Left:
     """Which elements are further off than both models move, or than may be put down to rounding."""
     if own.dtype.kind in "OUSb":
@@ -125,27 +141,28 @@ def _left(
         moved = np.max([np.nan_to_num(_apart(a, own), nan=0.0, posinf=0.0) for a, _ in draws], axis=0)
         theirs = np.max([np.nan_to_num(_apart(b, other), nan=_ANY, posinf=_ANY) for _, b in draws], axis=0)
         error, steps = _apart(own, other), _own_steps(own)
-        moves = error - factor * np.minimum(_in_column(moved), STEADIER * _in_column(theirs)) <= steps
+        moves = error - factor * np.minimum(_in_column(moved, own), STEADIER * _in_column(theirs, own)) <= steps
         if certified:  # what rounding alone moves beyond the tolerance in both says nothing of equal functions
             moves |= (moved > steps) & (theirs > steps) & np.isfinite(error)
-        far = np.zeros(own.shape, bool) if certified else ~(error <= _bound(own) + steps)
+        far = np.zeros(own.shape, bool) if certified else ~(error <= _bound(own, usual) + steps)
     floats = own.dtype.kind in "fcV"
-    return _Left(~moves | far, steps + np.where(moves, _bound(own), 0.0) if floats else np.zeros(own.shape))
+    return _Left(~moves | far, steps + np.where(moves, _bound(own, usual), 0.0) if floats else np.zeros(own.shape))
 
 
-def _in_column(moved: np.ndarray) -> np.ndarray:
-    """One draw says little of one element: elements of a column share theirs."""
+def _in_column(moved: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """A few draws say little of one element: elements of a column share theirs, and columns of about one scale."""
     if not moved.ndim:
         return moved
-    return np.broadcast_to(moved.reshape(-1, moved.shape[-1]).max(axis=0, initial=0.0), moved.shape)
+    columns = moved.size // moved.shape[-1], moved.shape[-1], 1
+    return np.broadcast_to(shared_noise(moved, columns, column_sums(own, columns)), moved.shape)
 
 
-def _bound(own: np.ndarray) -> np.ndarray:
+def _bound(own: np.ndarray, usual: float) -> np.ndarray:
     """How far off an element may be and still be put down to rounding, whatever the models do; of integers one."""
     if not own.size or own.dtype.kind not in "fcV":
         return np.ones(own.shape)
     scale = ColumnScales().add(own).at(0, own.size).reshape(own.shape)
-    return np.asarray(most_rounding(own.dtype.name) * scale)
+    return np.asarray(most_rounding(own.dtype.name) * np.maximum(scale, LEAST_SCALE * min(1.0, usual)))
 
 
 def _own_steps(own: np.ndarray) -> np.ndarray:

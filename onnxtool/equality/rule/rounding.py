@@ -118,7 +118,8 @@ def excuse(
     with np.errstate(all="ignore"):
         moved = np.max([np.where(np.isfinite(a) & np.isfinite(o), np.abs(a - o), 0) for o in others], axis=0)
     most = most_rounding(a.dtype.name, precision)
-    noise = Scales(tuple(_shared_noise(moved, g, p[2]) for g, p in zip(groupings(a.shape), scales.parts, strict=True)))
+    shared = [(g, shared_noise(moved, g, p[2])) for g, p in zip(groupings(a.shape), scales.parts, strict=True)]
+    noise = Scales(tuple((columns, inner, found) for (_, columns, inner), found in shared))
     beyond = excused = amplified = 0
     own = moved.reshape(-1)
     for part, error, allowed in errors(a, b, tolerance, scales):
@@ -195,10 +196,9 @@ def errors(
         )
 
 
-def _shared_noise(moved: np.ndarray, grouping: tuple[int, int, int], scale: np.ndarray) -> tuple[int, int, np.ndarray]:
+def shared_noise(moved: np.ndarray, grouping: tuple[int, int, int], scale: np.ndarray) -> np.ndarray:
     """The noise of each column: its own largest, or that of a column of at most about its scale."""
     noise = column_sums(moved, grouping, largest=True)
     order = np.argsort(scale, kind="stable")
     most = np.maximum.accumulate(noise[order])
-    reach = np.searchsorted(scale[order], ALIKE * scale, side="right") - 1
-    return grouping[1], grouping[2], most[reach]
+    return most[np.searchsorted(scale[order], ALIKE * scale, side="right") - 1]

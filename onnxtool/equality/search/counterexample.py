@@ -215,7 +215,7 @@ def _excused(
         found = flatten(run(feeds))
         return {own: found.get(other) for own, other in names.items()}
 
-    return rounding_explains(reference.run, named, trial, certified=certified)
+    return rounding_explains(reference.run, named, trial, certified=certified, usual=reference.scales)
 
 
 def search_starts(findings: Findings, runs: Sequence[Feeds]) -> list[Feeds]:

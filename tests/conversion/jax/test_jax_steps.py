@@ -220,6 +220,7 @@ def _signal(x: Any) -> Any:
         lambda x: jnp.fft.irfft2(jnp.fft.rfft2(x.reshape(-1, 4, 4)) * 2),
         lambda x: (jnp.fft.fft(x) / (jnp.fft.fft(x[:, ::-1]) + 30 + 2j)).imag,
         lambda x: jnp.fft.rfft(x, norm="ortho").real ** 2,
+        lambda x: jnp.angle(jnp.fft.rfft(x))[:, ::8],
         lambda x: (jnp.fft.fft(x) @ jnp.ones((16, 3), jnp.complex64)).real,
         lambda x: jnp.abs(jnp.where(jnp.arange(9) < 4, jnp.fft.rfft(x) ** 2, 0)),
         lambda x: (lax.complex(x[:, :8], x[:, 8:]) * jnp.exp(1j * jnp.arange(8.0))).imag,
@@ -230,7 +231,7 @@ def _signal(x: Any) -> Any:
         _signal,
     ],
     ids=[
-        *("fft", "irfft", "rfft2", "quotient", "ortho", "product", "choice", "rotation"),
+        *("fft", "irfft", "rfft2", "quotient", "ortho", "real", "product", "choice", "rotation"),
         *("log", "root", "power", "inverse", "short time"),
     ],
 )

@@ -84,6 +84,16 @@ class Spectrum(torch.nn.Module):
         return found.real, found.imag, torch.fft.rfft(x.mT, dim=0).abs()
 
 
+class Angles(torch.nn.Module):
+    """Of frequencies of real numbers, two of which are real themselves."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = torch.fft.rfft(x)
+        frames = torch.stft(x, 16, 16, window=torch.ones(16), center=False, return_complex=True)[:, ::8]
+        plane = torch.fft.rfft2(x.reshape(-1, 4, 8))
+        return found.real, found.imag, found[:, ::16].angle(), frames.angle(), plane.real, plane.imag
+
+
 class Spectra(torch.nn.Module):
     """Along any dims, both ways, with each norm."""
 
@@ -219,6 +229,18 @@ def test_spectra_of_odd_lengths_keep_their_digits(tmp_path: Path) -> None:
         np.testing.assert_allclose(real, exact.real, atol=3e-6)
         np.testing.assert_allclose(imaginary, exact.imag, atol=3e-6)
         np.testing.assert_allclose(size, np.abs(np.fft.rfft(x.T.astype(np.float64), axis=0)), atol=1e-3)
+
+
+def test_what_is_real_in_the_spectrum_of_real_numbers_has_no_angle(tmp_path: Path) -> None:
+    path = tmp_path / "out.onnx"  # not judged: an angle of rounding alone is any, wherever both parts cancel
+    assert onnxtool.convert(Angles().eval(), path, input_shapes={"x": ("batch", 32)}, verify_result=False).ok
+    net = onnxruntime.InferenceSession(path)
+    x = np.random.default_rng(3).standard_normal((500, 32)).astype(np.float32)
+    exact, plane = np.fft.rfft(x.astype(np.float64)), np.fft.rfft2(x.reshape(-1, 4, 8).astype(np.float64))
+    frames = np.fft.rfft(x.reshape(-1, 2, 16).astype(np.float64))[..., ::8].transpose(0, 2, 1)
+    expected = exact.real, exact.imag, np.angle(exact[:, ::16]), np.angle(frames), plane.real, plane.imag
+    for found, wanted in zip(net.run(None, {"x": x}), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
 
 
 def test_spectra_of_several_dims_keep_their_digits(tmp_path: Path) -> None:

@@ -314,3 +314,24 @@ def test_what_lies_beside_an_input() -> None:
     assert 1e-10 < shift < 4 * 2.0**-24 * 2e-3
     mixed = perturbed({"x": np.ones(3, np.float32), "ids": np.arange(3)}, 0)
     assert mixed is not None and mixed["ids"].tolist() == [0, 1, 2]
+
+
+def test_where_everything_cancels_the_usual_scale_bounds_what_is_rounding() -> None:
+    """The imaginary parts of a constant signal's spectrum: zeros in one implementation, a last bit in another."""
+    x, factors = np.ones((1, 256), np.float32), np.sin(np.outer(np.arange(256), np.arange(129)) * np.pi / 128)
+
+    def exact(feeds: Mapping[str, Any]) -> dict[str, Any]:
+        return {"y": (feeds["x"].astype(np.float64) @ factors).round(9).astype(np.float32)}
+
+    def other(by: float) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        return lambda feeds: {"y": exact(feeds)["y"] + np.float32(by)}
+
+    trial = Trial("ones", TrialKind.VALUES, {"x": x}, exact({"x": x}))
+    assert not trial.outputs["y"].any()
+    assert rounding_explains(exact, other(4e-6), trial, usual={"y": 16.0})
+    assert not rounding_explains(exact, other(4e-6), trial, usual={"y": 1e-3})
+    assert not rounding_explains(exact, other(4e-6), trial)
+    assert not rounding_explains(exact, other(1e-4), trial, usual={"y": 16.0})
+    assert not rounding_explains(
+        exact, lambda feeds: {"y": np.full((1, 129), 4e-6, np.float32)}, trial, usual={"y": 16.0}
+    )

@@ -1,7 +1,8 @@
 """Fourier transforms of torch.export's exporter, and its operators on complex numbers: float[..., 2] in ONNX.
 
 The runtime's DFT loses digits at sizes that are no powers of two. These are products with cosines and sines instead,
-computed in float64 of angles that are whole parts of a circle, so that the sines of half circles are zeros.
+computed in float64 of angles that are whole parts of a circle, so that the sines of half circles are zeros. What the
+runtime's DFT makes of real numbers gets these zeros: an imaginary part that is rounding turns angles by a half circle.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from onnxscript.function_libs.torch_lib.ops.fft import aten__fft_c2c, aten__fft_
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from onnxtool.conversion.patches import LibraryPatch, replaced
+from onnxtool.conversion.small_numbers import atan2
 
 op = onnxscript.opset18
 _LARGEST = 4096  # numbers: the table of cosines and sines has 67 MB then; of more the runtime's DFT takes less memory
@@ -32,10 +34,12 @@ _LARGEST = 4096  # numbers: the table of cosines and sines has 67 MB then; of mo
 
 def real_to_complex(values: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
     """float[..., n, ...] to [..., n // 2 + 1, ..., 2] where one-sided: the rest mirrors it."""
-    if _by_runtime(values, dim):
-        return aten__fft_r2c(values, dim, normalization, onesided)
     rank = len(values.shape)
     *others, last = (d % rank for d in dim)
+    if _by_runtime(values, dim):
+        found = aten__fft_r2c(values, [last], normalization, onesided)
+        found = _real_at_half_circles(found, values.shape[last], onesided, behind=rank - 1 - last)
+        return aten__fft_c2c(found, others, normalization, True) if others else found
     found = _transformed([values], last, rank, normalization, -1.0, onesided)
     for axis in reversed(others):
         found = _transformed(_parts(found), axis, rank, normalization, -1.0)
@@ -87,7 +91,8 @@ def short_time(
 ) -> Any:
     """float[..., samples] to [..., n_fft // 2 + 1, frames, 2]: a convolution with windowed cosines and sines."""
     if _is_fast(n_fft) or (window is None and win_length not in (None, n_fft)):
-        return aten_stft(signal, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
+        found = aten_stft(signal, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
+        return _real_at_half_circles(found, n_fft, onesided is not False, behind=1)
     bins, lone = (n_fft if onesided is False else n_fft // 2 + 1), len(signal.shape) == 1
     steps = np.outer(np.arange(bins), np.arange(n_fft)) % n_fft
     angles = steps * (2 * np.pi / n_fft)
@@ -107,6 +112,17 @@ def complex_exp(values: Any) -> Any:
     """e^x (cos y + i sin y)."""
     real, imaginary = _parts(values)
     return _joined(op.Mul(op.Exp(real), turn(imaginary)) for turn in (op.Cos, op.Sin))
+
+
+def complex_angle(values: Any) -> Any:
+    """By the signs of both parts, which zeros have too."""
+    real, imaginary = _parts(values)
+    return atan2(lambda operator, *inputs: getattr(op, operator)(*inputs), imaginary, real)
+
+
+def complex_log(values: Any) -> Any:
+    """The logarithm of the size, and the angle."""
+    return _joined([op.Log(op.ReduceL2(values, op.Constant(value_ints=[-1]), keepdims=0)), complex_angle(values)])
 
 
 def complex_einsum(equation: str, tensors: Sequence[Any], path: object = None) -> Any:
@@ -161,6 +177,13 @@ def zeros(size: Any, dtype: Any = ir.DataType.FLOAT, **unused: Any) -> Any:
     del unused
     floats = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.DataType.DOUBLE}.get(dtype)
     return aten_zeros(size, dtype) if floats is None else aten_zeros([*size, 2], floats)
+
+
+def _real_at_half_circles(found: Any, count: int, onesided: bool, behind: int) -> Any:
+    """A transform of `count` real numbers without the imaginary parts that are zero; `behind` it come so many dims."""
+    imaginary = np.arange(count // 2 + 1 if onesided else count) * 2 % count == 0
+    zeros = np.stack([np.zeros_like(imaginary), imaginary], -1).reshape(len(imaginary), *[1] * behind, 2)
+    return op.Where(op.Constant(value=ir.tensor(zeros)), op.CastLike(_double(0.0), found), found)
 
 
 def _by_runtime(values: Any, dim: Iterable[int]) -> bool:
@@ -226,6 +249,8 @@ COMPLEX = (
     complex_to_complex,
     complex_to_real,
     complex_exp,
+    complex_angle,
+    complex_log,
     complex_einsum,
     complex_bmm,
     complex_copy,
