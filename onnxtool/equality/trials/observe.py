@@ -187,7 +187,7 @@ def both_sides(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Feeds]:
     yield feeds
     own = [s.name for s in specs if is_kind(s, "b") and np.size(feeds[s.name]) == 1]
     if own:
-        yield {**feeds, **{name: np.logical_not(feeds[name]) for name in own}}
+        yield {**feeds, **{name: np.asarray(np.logical_not(feeds[name])) for name in own}}
 
 
 def _many_rows(specs: Sequence[TensorSpec], feeds: Feeds, pace: _Pace) -> Feeds:

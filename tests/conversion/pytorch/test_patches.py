@@ -490,6 +490,8 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
         translated(80, lambda x: torch.where(x > 1, x > 2, True).float()),
         translated(81, lambda x: torch.complex(x, x.abs() * 0).angle()),
         translated(82, lambda x: torch.complex(x, x + 1).log().imag),
+        translated(83, lambda x: torch.diagonal(x[:, :, None] / (x[:, None] > 0), 1, 2, 1)),
+        translated(84, lambda x: torch.diagonal_copy(x[:, :, None] / (x[:, None] > 0), 1, 2, 1)),
         (constant_steps.PATCH, lambda folder: agrees(Computes(turns_by_weights), X, folder, "dynamo")),
         (distributions.PATCH, lambda folder: agrees(Computes(log_density), X, folder, "dynamo")),
         (sizes.FUNCTIONS, lambda folder: agrees(Computes(counts_rows), X, folder, "dynamo")),

@@ -157,6 +157,21 @@ def _kth_smallest(values: Any, k: int, dim: int = -1, keepdim: bool = False) -> 
     return _last_of_smallest(values, op.Constant(value_ints=[k]), dim, keepdim)
 
 
+def _diagonal(values: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Taken by their places: a product with zeros elsewhere makes NaN of what is infinite there."""
+    rank = len(values.shape)
+    rows, columns = (_size(values, dim % rank) for dim in (dim1, dim2))
+    kept = [k for k in range(rank) if k not in (dim1 % rank, dim2 % rank)]
+    moved = op.Transpose(values, perm=[*kept, dim1 % rank, dim2 % rank])
+    zero, one, down, right = (op.Constant(value_ints=[k]) for k in (0, 1, max(0, -offset), max(0, offset)))
+    count = op.Max(op.Min(op.Sub(rows, down), op.Sub(columns, right)), zero)
+    steps = op.Range(op.Squeeze(zero), op.Squeeze(count), op.Squeeze(one))
+    places = op.Add(op.Add(op.Mul(down, columns), right), op.Mul(steps, op.Add(columns, one)))
+    shape = [*(_size(values, k) for k in kept), op.Mul(rows, columns)]
+    flat = op.Reshape(moved, op.Concat(*shape, axis=0) if kept else shape[0], allowzero=1)
+    return op.Gather(flat, places, axis=rank - 2)
+
+
 def _prefixes(values: Any, dim: int, rank: int, outside: Any) -> Any:
     """Of each place along a dim, those up to it, and `outside` for the others: [..., n, ...] -> [..., n, n, ...].
 
@@ -726,4 +741,8 @@ PATCHES = (
     ),
     _imprecise(_ATEN.angle.default, fourier.complex_angle, "torch 2.13's angle of negative real numbers is minus pi"),
     _imprecise(_ATEN.log.default, fourier.complex_log, _REAL),
+    *(
+        _imprecise(operator, _diagonal, "torch 2.13 multiplies what stands beside a diagonal by 0")
+        for operator in (_ATEN.diagonal.default, _ATEN.diagonal_copy.default)
+    ),
 )
