@@ -167,6 +167,17 @@ def test_what_rounding_never_explains() -> None:
     assert outcome(judged(OTHER, TrialKind.THRESHOLDS, in_doubles=True)) == "failure"
 
 
+def test_a_last_bit_that_one_model_alone_leaves_is_rounding_where_both_are_one_function() -> None:
+    """x y - y x, in one of them with a multiplication that is not rounded before the subtraction."""
+    zeros, residue = Runner(lambda x: x * 0), Runner(lambda x: x * 0 + np.float32(1.66e-6))
+    for pair in ((zeros, residue), (residue, zeros)):
+        given = {"source": pair[0], "x": X + 5}
+        assert outcome(judged(pair[1], certified=True, **given)) == "rounding"
+        assert outcome(judged(pair[1], **given)) == "failure"
+    assert outcome(judged(residue, certified=True, source=zeros, x=X * 0)) == "failure"
+    assert outcome(judged(Runner(lambda x: x * 0 + np.float32(1e-4)), certified=True, source=zeros, x=X)) == "failure"
+
+
 @pytest.mark.usefixtures("all_is_rounding")
 def test_a_few_last_bits_of_the_largest_number_are_no_step() -> None:
     small = np.float32([[1000, 0, 0, 0]])
