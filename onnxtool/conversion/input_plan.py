@@ -131,11 +131,13 @@ def plan_inputs(
 def row_inputs(specs: Sequence[TensorSpec], sample: Mapping[str, np.ndarray]) -> set[str]:
     """The inputs whose rows belong together, so that a sample can be cut to some of them; none where they may not.
 
-    Each begins with the same dynamic dim, and others have no dynamic dim of their own: of a graph's nodes [n, features]
-    and edges [2, e] neither can be cut alone.
+    Each begins with the same dynamic dim, which is no other dim too (a square matrix), and others have no dynamic dim
+    of their own: of a graph's nodes [n, features] and edges [2, e] neither can be cut alone.
     """
     rows = [s for s in specs if s.shape and not isinstance(s.shape[0], int)]
     shared = {dim for s in rows for dim in s.shape or ()}
+    if {(s.shape or ())[0] for s in rows} & {dim for s in specs for dim in (s.shape or ())[1:]}:
+        return set()
     own = {d for s in specs for d in s.shape or () if not isinstance(d, int)} - shared
     together = len({((s.shape or ())[0], len(sample[s.name])) for s in rows}) == 1
     return {s.name for s in rows} if together and not own else set()

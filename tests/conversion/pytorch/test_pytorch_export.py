@@ -463,6 +463,18 @@ def test_sample_gives_shapes_dtypes_and_the_inputs_to_verify_on(
     assert [run["keep"] for run in done.report.comparison.runs] == [(6, 4), (1, 4), (5, 4)]
 
 
+def test_a_square_matrix_of_a_sample_is_not_cut(tmp_path: Path) -> None:
+    class Square(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ x
+
+    np.savez(tmp_path / "s.npz", x=RNG.standard_normal((5, 5), np.float32))
+    shapes: dict[str, tuple[int | str, ...]] = {"x": ("n", "n")}
+    report = convert(Square(), tmp_path / "g.onnx", sample=tmp_path / "s.npz", input_shapes=shapes, effort="quick")
+    assert report.ok and report.comparison is not None
+    assert {shape for run in report.comparison.runs for shape in run.values()} == {(5, 5)}
+
+
 def test_nodes_and_edges_of_a_sample_are_not_cut(tmp_path: Path) -> None:
     class Graph(torch.nn.Module):
         def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
