@@ -231,8 +231,8 @@ def _chosen(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Gener
 def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Pick from `arrays` what a model takes, by name; an array without a name ("") is for the only input.
 
-    Arrays that the model does not take (labels, say) are left out; safe casts between floats and from smaller
-    integers are made.
+    Arrays that the model does not take (labels, say) are left out; casts between floats are made, and of integers that
+    the model's type holds.
 
     Raises:
         InputError: an input without an array.
@@ -250,7 +250,7 @@ def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict
 
 
 def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
-    """Cast to the input's dtype where no meaning is lost (float to float, integer to wider integer)."""
+    """Cast to the input's dtype where no meaning is lost (float to float, integers that fit)."""
     if array is None or isinstance(array, list):  # an optional, a sequence
         return array
     array = np.asarray(array) if isinstance(array, np.generic) else array  # a bare number is no array to the runtime
@@ -259,6 +259,9 @@ def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     floats = array.dtype.kind == "f" and spec.dtype.kind in "fV"
     if array.dtype != spec.dtype and (floats or np.can_cast(array.dtype, spec.dtype, "safe")):
         return array.astype(spec.dtype)
+    if array.dtype != spec.dtype and array.dtype.kind in "iu" and spec.dtype.kind in "iu":
+        narrow = array.astype(spec.dtype)
+        return narrow if np.array_equal(narrow, array) else array
     return array
 
 

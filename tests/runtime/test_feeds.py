@@ -74,6 +74,15 @@ def test_npz_without_pickle(tmp_path: Path) -> None:
         read_npz(tmp_path / "none.npz")
 
 
+def test_adapt_casts_integers_that_fit() -> None:
+    for kind, fits, beyond in (("int32", [2**31 - 1, -(2**31)], 2**31), ("uint8", [255, 0], -1), ("uint64", [7], -1)):
+        specs = [TensorSpec("x", np.dtype(kind), ("n",))]
+        found = adapt(specs, {"x": np.array(fits)})["x"]
+        assert found.dtype == kind and found.tolist() == fits
+        assert adapt(specs, {"x": np.array([beyond])})["x"].dtype == np.int64
+    assert adapt([TensorSpec("x", np.dtype("float32"), ("n",))], {"x": np.array([1])})["x"].dtype == np.int64
+
+
 def test_adapt_picks_by_name_casts_floats_and_leaves_labels_out() -> None:
     specs = [TensorSpec("x", FLOAT, ("n", 2))]
     feeds = adapt(specs, {"x": np.zeros((4, 2)), "label": np.zeros(4, dtype=int)})

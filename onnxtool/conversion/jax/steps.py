@@ -233,10 +233,37 @@ def _running(reduction: Callable[..., Any], neutral: float) -> Callable[..., Any
     return step
 
 
-def _running_extreme(reduction: Callable[..., Any], neutral: float) -> Callable[..., Any]:
-    """Of floats, which begin at infinity; integers are as jax2onnx has them."""
-    of_floats = _running(reduction, neutral)
-    return lambda step, x: of_floats(step, x) if np.dtype(x.dtype).kind == "f" else _bind(step, x)
+def _running_extreme(reduction: Callable[..., Any], last: str) -> Callable[..., Any]:
+    """Of numbers, which begin at infinity or at the `last` integer ("min", "max"); truth values are jax2onnx's."""
+
+    def step(equation: Any, x: Any) -> Any:
+        kind = np.dtype(x.dtype)
+        if kind.kind == "b":
+            return _bind(equation, x)
+        limit = getattr(np.iinfo(kind), last) if kind.kind in "iu" else np.inf if last == "max" else -np.inf
+        return _running(reduction, limit)(equation, x)
+
+    return step
+
+
+def _of_truth(logic: Callable[..., Any]) -> Callable[..., Any]:
+    """What ONNX has for numbers alone: the larger of two truth values is their disjunction, and so on."""
+    return lambda step, x, y: logic(x, y) if np.dtype(x.dtype).kind == "b" else _bind(step, x, y)
+
+
+def _reshape(equation: Any, x: Any) -> Any:
+    """Read off in another order of its dims, as `order="F"` has it."""
+    order = equation.params["dimensions"]
+    return _bind(equation, x if order is None else lax.transpose(x, order), dimensions=None)
+
+
+def _sort(equation: Any, *arrays: Any) -> Any:
+    """By several keys: by each alone, the last first; what is equal keeps its order."""
+    for key in reversed(range(equation.params["num_keys"])):
+        order = [key, *(k for k in range(len(arrays)) if k != key)]
+        found = _bind(equation, *(arrays[k] for k in order), num_keys=1, is_stable=True)
+        arrays = tuple(found[order.index(k)] for k in range(len(arrays)))
+    return list(arrays)
 
 
 def _logarithm_of_sum(x: Any, axis: int) -> Any:
@@ -397,8 +424,16 @@ STEPS: dict[str, Callable[..., Any]] = {
     "shift_right_logical": _shift,
     "shift_right_arithmetic": _shift,
     "dot_general": _dot_general,
-    "cummax": _running_extreme(jnp.max, -np.inf),
-    "cummin": _running_extreme(jnp.min, np.inf),
+    "max": _of_truth(lambda x, y: x | y),
+    "min": _of_truth(lambda x, y: x & y),
+    "lt": _of_truth(lambda x, y: ~x & y),
+    "le": _of_truth(lambda x, y: ~x | y),
+    "gt": _of_truth(lambda x, y: x & ~y),
+    "ge": _of_truth(lambda x, y: x | ~y),
+    "reshape": _reshape,
+    "sort": _sort,
+    "cummax": _running_extreme(jnp.max, "min"),
+    "cummin": _running_extreme(jnp.min, "max"),
     "cumprod": _by_signed(_running(jnp.prod, 1)),
     **dict.fromkeys(("neg", "reduce_prod", "cumsum", "integer_pow"), _by_signed(_bind)),
     "cumlogsumexp": _running(_logarithm_of_sum, -np.inf),

@@ -64,6 +64,11 @@ def numbers(x: Any) -> Any:
             preferred_element_type=jnp.float32,
         ),
         "between": lax.pad(x, jnp.float32(9), ((0, 0, 0), (-1, 2, 1))),
+        "turned": jnp.ravel(x, order="F"),
+        "keys": jnp.lexsort((x[:, 0], jnp.sign(x[:, 1]), x[:, 2] > 0)),
+        "integers so far": lax.cummax(jnp.clip(x, -9, 9).astype(jnp.int32) - 100, axis=1),
+        "integers so small": lax.cummin(jnp.clip(x, -9, 9).astype(jnp.int32) + 100, axis=1),
+        "truth": jnp.stack([f(x > 0, x[:, ::-1] > 1) for f in (lax.max, lax.min, lax.lt, lax.le, lax.gt, lax.ge)], 1),
     }
 
 
