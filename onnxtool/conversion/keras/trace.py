@@ -87,12 +87,17 @@ def _in_bfloat16(model: KerasLayer) -> list[Any]:
 
 @contextmanager
 def in_float32(model: KerasLayer) -> Iterator[None]:
-    """Inside the block, layers that compute in bfloat16 do so in float32; weights are cast where they are used."""
+    """Inside the block, layers that compute in bfloat16 do so in float32; weights are cast where they are used.
+
+    What is quantized ("int8_from_mixed_bfloat16") stays so.
+    """
     import keras
 
     with ExitStack() as stack:
         for layer in _in_bfloat16(model):
-            stack.enter_context(replaced(layer, "dtype_policy", keras.DTypePolicy("float32")))
+            mode, quantized, _ = layer.dtype_policy.name.partition("_from_")
+            policy = keras.dtype_policies.get(f"{mode}{quantized}float32" if quantized else "float32")
+            stack.enter_context(replaced(layer, "dtype_policy", policy))
             # Layers of inputs have a type of their own, and functional models cast to that of their inputs.
             for holder in (layer, *getattr(layer, "_inputs", ())):
                 if vars(holder).get("_dtype") == "bfloat16":

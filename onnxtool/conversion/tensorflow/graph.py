@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.opset import export_at
-from onnxtool.conversion.patches import applied, correct
+from onnxtool.conversion.patches import applied, correct, replaced
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.conversion.tensorflow.patches import (
@@ -79,11 +79,16 @@ def freeze(concrete: Any, trackable: Any = None, verbose: int = 0) -> FrozenGrap
         ResourceError: more than the 2 GB that a GraphDef can hold.
     """
     import tensorflow as tf
+    from tensorflow.python.framework import convert_to_constants as freezing
 
+    before_inlining = freezing.disable_lower_using_switch_merge
+    inlines_all = replaced(
+        freezing, "disable_lower_using_switch_merge", lambda graph_def: _inlinable(before_inlining(graph_def))
+    )
     captured = {inner.name for _, inner in concrete.graph.captures}
     inputs = tuple(t.name for t in concrete.inputs if t.name not in captured and t.dtype != tf.resource)
     outputs = tuple(t.name for t in concrete.outputs if t.dtype != tf.resource)
-    with quiet(verbose), tf.device("/cpu:0"):
+    with quiet(verbose), tf.device("/cpu:0"), inlines_all:
         try:
             if trackable is None:
                 return FrozenGraph(_freeze_variables(concrete), inputs, outputs)
@@ -164,12 +169,11 @@ def to_onnx(
     from tf2onnx import tf_loader
 
     renamed = dict(zip((*frozen.inputs, *frozen.outputs), (*input_names, *output_names), strict=True))
-    graph_def = _inlinable(frozen.graph_def)
     with quiet(verbose), tf.device("/cpu:0"), corrected():
         try:
             with tf.Graph().as_default():
-                tf.import_graph_def(graph_def, name="")
-                graph_def = tf_loader.tf_optimize(list(frozen.inputs), list(frozen.outputs), graph_def)
+                tf.import_graph_def(frozen.graph_def, name="")
+                graph_def = tf_loader.tf_optimize(list(frozen.inputs), list(frozen.outputs), frozen.graph_def)
             convert = partial(_convert, graph_def, frozen, renamed, opset)
             try:
                 proto = None if in_sequences else optimized(convert(), name)
@@ -228,7 +232,10 @@ def optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.Mode
 
 
 def _inlinable(graph_def: Any) -> Any:
-    """Drop the marks that keep functions from being inlined: Keras compiles grouped convolutions with XLA."""
+    """Drop the marks that keep functions from being inlined: Keras compiles grouped convolutions with XLA.
+
+    TensorFlow freezes no variable that such a function reads.
+    """
     for nodes in (graph_def.node, *(f.node_def for f in graph_def.library.function)):
         for node in nodes:
             node.attr.pop("_XlaMustCompile", None)

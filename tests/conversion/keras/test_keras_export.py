@@ -101,6 +101,22 @@ def test_a_family_of_layers_is_equal_and_keeps_its_names(tmp_path: Path, family:
     assert [str(o) for o in report.outputs] == outputs
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' own, as it quantizes
+def test_what_is_quantized_stays_so_in_float32(tmp_path: Path) -> None:
+    dense = keras.layers.Dense(4, dtype="mixed_bfloat16")
+    model = keras.Sequential([keras.Input((8,)), dense])
+    dense.quantize("int8")
+
+    assert convert(model, tmp_path / "out.onnx").ok
+
+    rows = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
+    np.testing.assert_allclose(
+        found, np.asarray(keras.ops.cast(model(rows), "float32")), atol=0.05
+    )  # bfloat16 has 8 bits
+
+
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
 def test_bfloat16_is_computed_in_float32_and_the_model_stays_as_it_is(tmp_path: Path, policy: str) -> None:
     layers = keras.layers

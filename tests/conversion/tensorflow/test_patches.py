@@ -68,6 +68,14 @@ def patches(x: Any, padding: str = "SAME", rate: int = 1) -> Any:
     return tf.image.extract_patches(pixels, [1, 2, 3, 1], [1, 1, 2, 1], [1, rate, 1, 1], padding)
 
 
+def volumes_in_groups(folder: Path) -> bool:
+    model = keras.Sequential([keras.Input([2, 2, 2, 4]), keras.layers.Conv3D(6, 2, groups=2)])
+    onnxtool.convert(model, folder / "out.onnx", verify_result=False)
+    runner, x = OnnxRunner.open(folder / "out.onnx"), np.ones((3, 2, 2, 2, 4), np.float32)
+    (found,) = runner.run({runner.inputs[0].name: x}).values()
+    return np.allclose(found, model(x), atol=1e-6)
+
+
 def vectorizes(folder: Path, **options: Any) -> bool:
     """Keras' layer of texts, on texts of its vocabulary and others."""
     layer = keras.layers.TextVectorization(**options)
@@ -209,6 +217,7 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
         SIGNS,
         folder,
     ),
+    PATCHES["Conv3D"]: volumes_in_groups,
     PATCHES["TruncateMod"]: lambda folder: agrees(lambda x: tf.truncatemod(x, 3), INTEGERS, folder),
     PATCHES["MatrixDiagV3"]: lambda folder: agrees(tf.linalg.diag, SIGNS, folder),
     PATCHES["Sum"]: lambda folder: agrees(

@@ -100,6 +100,15 @@ def test_an_unknown_signature_names_the_known_ones(saved: Path, tmp_path: Path) 
         convert(saved, tmp_path / "out.onnx", signature="nope")
 
 
+def test_variables_of_functions_for_xla_are_frozen(tf: Any, tmp_path: Path) -> None:
+    module = tf.Module()
+    module.weight = tf.Variable(WEIGHT)
+    compiled = tf.function(lambda x: x @ module.weight, jit_compile=True)
+    module.call = tf.function(lambda x: {"y": compiled(x)}, input_signature=[tf.TensorSpec((None, 4), name="x")])
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    assert convert(tmp_path / "model", tmp_path / "out.onnx", effort="quick").ok
+
+
 def test_a_damaged_saved_model_is_an_input_error(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()

@@ -518,6 +518,24 @@ def _lossless_casts() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _grouped_volumes() -> Iterator[None]:
+    """Convolutions of volumes in groups: so many of the channels each filter reads."""
+    from tf2onnx.onnx_opset.nn import ConvOp
+
+    known = ConvOp.any_version
+
+    def any_version(_: type, opset: int, graph: Any, node: Any, /, **rest: Any) -> None:
+        (*_, channels), (*_, read, _) = (graph.get_shape(name) for name in node.input[:2])
+        grouped = node.get_attr_str("data_format") == "NDHWC" and min(channels, read) > 0
+        known(opset, graph, node, **rest)
+        if grouped:
+            node.set_attr("group", channels // read)
+
+    with replaced(ConvOp, "any_version", classmethod(any_version)):
+        yield
+
+
 def missing(name: str, since: int, write: Handler) -> LibraryPatch:
     """An operator that tf2onnx does not know, from an opset on."""
     what = f"tf2onnx 1.17 has no translation of {name}"
@@ -555,6 +573,7 @@ PATCHES = {
     "casts": LibraryPatch(
         "tf2onnx", "1.18", "tf2onnx 1.17 leaves out casts to float16 and to integers, which round", _lossless_casts
     ),
+    "Conv3D": LibraryPatch("tf2onnx", "1.18", "tf2onnx 1.17 has no groups in volumes", _grouped_volumes),
     "MatrixDiagV3": wrong("MatrixDiagV3", 13, _matrix_diag, "tf2onnx 1.17 leaves out a batch of one"),
     "Erfinv": missing("Erfinv", 13, written(erfinv)),
     "Lgamma": missing("Lgamma", 13, _written_in_doubles(lgamma)),
