@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +17,7 @@ from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.served_model import Cancellation, ServingRunner, Show
 from onnxtool.serving.telemetry import Metrics
+from onnxtool.serving.threads import started_threads
 
 # Takes what is called when a client closes its connection before its answer.
 WhenGone = Callable[[Callable[[], object]], None]
@@ -77,7 +77,7 @@ class Engine:
         """
         self.model, self.max_batch, self._max_delay = model, max_batch, max_delay
         self.concurrency, self._queue = concurrency, queue
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
+        self._threads = started_threads(concurrency, "run")
         self._waiting: deque[_EngineJob] = deque()
         self._running = 0
         self._tasks = set[asyncio.Task[None]]()  # the loop itself holds them weakly

@@ -31,7 +31,7 @@ _TENSOR = f"string name; string datatype; repeated int64 shape; {_PARAMETERS}; I
 _MODEL = "string name; string version"
 _CONTROL = f"string repository_name; string model_name; {_PARAMETERS}"
 _DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit")
-# Fields are numbered in their order. Those of a oneof are told apart by which of them is there.
+# Fields are numbered in their order, or as they say. Those of a oneof are told apart by which of them is there.
 _MESSAGES: Mapping[str, str] = {
     "InferParameter": "oneof bool bool_param; oneof int64 int64_param; oneof string string_param; "
     "oneof double double_param; oneof uint64 uint64_param",
@@ -67,6 +67,19 @@ _MESSAGES: Mapping[str, str] = {
     "uint64 execution_count; InferStatistics inference_stats",
     "InferStatistics": "; ".join(f"StatisticDuration {name}" for name in _DURATIONS),
     "StatisticDuration": "uint64 count; uint64 ns",
+    "ModelConfigRequest": _MODEL,
+    "ModelConfigResponse": "ModelConfig config",
+    # Of Triton's model_config.proto; int32 stands for its enumerations.
+    "ModelConfig": "string name; string platform; int32 max_batch_size=4; repeated ModelInput input=5; "
+    "repeated ModelOutput output=6; repeated ModelInstanceGroup instance_group=7; string backend=17",
+    "ModelInput": "string name; int32 data_type; repeated int64 dims=4",
+    "ModelOutput": "string name; int32 data_type; repeated int64 dims",
+    "ModelInstanceGroup": "string name; int32 count; int32 kind=4",
+}
+_INTEGERS = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64")
+_ENUMERATED = {  # by their numbers in Triton's model_config.proto
+    **{f"TYPE_{name}": at for at, name in enumerate(("BOOL", *_INTEGERS, "FP16", "FP32", "FP64", "STRING", "BF16"), 1)},
+    "KIND_CPU": 2,
 }
 _CONTENTS = {
     **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
@@ -98,8 +111,10 @@ def message_classes() -> dict[str, Any]:
     for title, fields in _MESSAGES.items():
         message = file.message_type.add(name=title)
         for number, text in enumerate(filter(None, fields.split("; ")), 1):
-            label, kind, name = ("", *text.split())[-3:]
-            field = message.field.add(name=name, number=number, label=3 if label == "repeated" or kind == "map" else 1)
+            label, kind, named = ("", *text.split())[-3:]
+            name, _, own = named.partition("=")
+            several = label == "repeated" or kind == "map"
+            field = message.field.add(name=name, number=int(own or number), label=3 if several else 1)
             if label == "oneof":
                 field.oneof_index = 0
                 if not message.oneof_decl:
@@ -152,6 +167,7 @@ class GrpcService:
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server_metadata,
             "ModelMetadata": self._model_metadata,
+            "ModelConfig": self._model_config,
             "ModelInfer": self._infer,
             "ModelStatistics": self._statistics,
             "RepositoryIndex": self._index,
@@ -241,12 +257,18 @@ class GrpcService:
         return {
             "name": "onnxtool",
             "version": __version__,
-            "extensions": ("classification", "model_repository", "statistics"),
+            "extensions": ("classification", "model_configuration", "model_repository", "statistics"),
         }
 
     async def _model_metadata(self, asked: Any) -> dict[str, Any]:
         served = self._repository.find(asked.name, asked.version or None)
         return served.metadata(self._repository.versions()[served.target.name])
+
+    async def _model_config(self, asked: Any) -> dict[str, Any]:
+        found = self._repository.find(asked.name, asked.version or None).configuration()
+        for part in (*found["input"], *found["output"], *found["instance_group"]):
+            part.update({key: _ENUMERATED[part[key]] for key in ("data_type", "kind") if key in part})
+        return {"config": found}
 
     async def _statistics(self, asked: Any) -> dict[str, Any]:
         return {"model_stats": self._repository.statistics(asked.name or None, asked.version or None)}

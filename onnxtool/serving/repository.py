@@ -39,7 +39,7 @@ from onnxtool.serving.served_model import (
     LocalTexts,
     ServingRunner,
     WorkerPool,
-    empty_inputs_taken,
+    empty_inputs_tried,
     measured_pool,
 )
 from onnxtool.serving.targets import ServeTarget
@@ -389,7 +389,7 @@ class Repository:
             if texts is not None:
                 return LocalTexts(copy.path, session)
             with closing(worker := Worker(copy.path, session)):
-                taken = empty_inputs_taken(worker)
+                taken, _ = empty_inputs_tried(worker)
             return LocalModel(OnnxRunner.open(copy.path, session), taken)
         names = target.labels
 

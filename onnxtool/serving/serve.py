@@ -20,6 +20,7 @@ from onnxtool.serving.inference_routes import InferenceRoutes
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.targets import find_versions, parse_targets
 from onnxtool.serving.telemetry import Log, Metrics
+from onnxtool.serving.threads import started_threads
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -101,6 +102,7 @@ class GrpcCalls(Protocol):
 
 
 _BACKLOG = 2048
+_THREADS = 8  # for what holds up other requests
 # So long after the last connection was taken a connection may be silent before it is closed.
 _LINGER = 0.5
 # Of malloc.h.
@@ -164,7 +166,9 @@ def run(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             place: dict[str, Any] = {} if calls is None else {"grpc_port": await calls.start()}
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: _tell(context, log))
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(started_threads(_THREADS))
+            loop.set_exception_handler(lambda _, context: _tell(context, log))
             state.ready = True
             self._background = None if background is None else asyncio.ensure_future(background())
             host, port = listener.getsockname()[:2]

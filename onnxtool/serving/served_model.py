@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import queue
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +28,7 @@ from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.worker import Worker
 from onnxtool.serving.faults import HttpError
+from onnxtool.serving.threads import started_threads
 
 # Inputs that have ended a process so often, without an answer in between, are refused; so many are remembered.
 _MOST_DEATHS, _MOST_INPUTS = 2, 1024
@@ -115,7 +115,8 @@ class LocalModel:
     def check(self, feeds: Feeds) -> None:
         """As of the protocol; inputs without elements must be known to be taken."""
         check_feeds(self.inputs, feeds)
-        _check_empty(self.inputs, feeds, self._taken_empty)
+        if (empty := _empty_dims(self.inputs, feeds)) and empty not in self._taken_empty:
+            raise _is_empty(empty)
 
     def run(self, feeds: Feeds, cancellation: Cancellation | None = None, show: Show = _ignore) -> dict[str, Any]:
         """One run, without the watch and the checks of `OnnxRunner.run`."""
@@ -191,16 +192,19 @@ class WorkerPool:
             self._free.put(worker)
         self._deaths = OrderedDict[bytes, int]()
         self._look_next = 0.0
-        self._taken_empty = empty_inputs_taken(self._workers[0])
+        self._keepers = started_threads(count, "keeper")  # each has to do with another process
+        self._deadly = empty_inputs_tried(self._workers[0])[1]
 
     def check(self, feeds: Feeds) -> None:
-        """As of the protocol; inputs without elements must have been taken when the model was loaded.
+        """As of the protocol.
 
         Raises:
-            InputError: they do not fit, are empty where the model does not take that, or have ended processes.
+            InputError: they do not fit, are empty in a way that ended the process of the model when it was loaded, or
+                have ended processes.
         """
         self._workers[0].check(feeds)
-        _check_empty(self.inputs, feeds, self._taken_empty)
+        if self._deadly and (empty := _empty_dims(self.inputs, feeds)) in self._deadly:
+            raise _is_empty(empty)
         if self._deaths and self._deaths.get(_digest(feeds), 0) >= _MOST_DEATHS:
             raise InputError("these inputs have ended the process of the model twice; they are refused.")
 
@@ -242,7 +246,7 @@ class WorkerPool:
                 outputs.set_exception(error)
 
         def ended() -> None:  # on a thread: others do not wait until it is known how
-            loop.run_in_executor(None, finish).add_done_callback(lambda done: settle(done.result))
+            loop.run_in_executor(self._keepers, finish).add_done_callback(lambda done: settle(done.result))
 
         def ready(place: int) -> None:
             loop.remove_reader(place)
@@ -300,6 +304,7 @@ class WorkerPool:
     def close(self) -> None:
         """End the processes."""
         self._closed = True
+        self._keepers.shutdown(wait=False)
         for worker in self._workers:
             worker.close()
             self._free.put(worker)  # whoever waits for one waits no longer
@@ -327,14 +332,15 @@ class WorkerPool:
         return True
 
     def _begin_renewal(self, worker: Worker) -> None:
-        threading.Thread(target=self._renew, args=(worker,), daemon=True).start()
+        with suppress(RuntimeError):  # the pool is closed
+            self._keepers.submit(self._renew, worker)
 
     def _renew(self, worker: Worker) -> None:
         wait = _RETRY_SECONDS / 16
         while not self._closed:
             try:
                 worker.restart()
-            except OnnxToolError as error:
+            except Exception as error:  # of memory, too
                 self._died(f"its process does not start again: {error}")
                 time.sleep(wait)
                 wait = min(2 * wait, _RETRY_SECONDS)
@@ -398,23 +404,26 @@ def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> EmptyDims:
     )
 
 
-def _check_empty(specs: Sequence[TensorSpec], feeds: Feeds, taken: Collection[EmptyDims]) -> None:
-    empty = _empty_dims(specs, feeds)
-    if empty and empty not in taken:
-        name, axis = min(empty)
-        raise InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
+def _is_empty(empty: EmptyDims) -> InputError:
+    name, axis = min(empty)
+    return InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
 
 
-def empty_inputs_taken(worker: Worker) -> set[EmptyDims]:
-    """The ways to be empty that a model takes: tried with each dynamic dim, and with all of one place, at 0."""
-    taken = set()
+def empty_inputs_tried(worker: Worker) -> tuple[set[EmptyDims], set[EmptyDims]]:
+    """The ways to be empty that a model takes, and those that end its process: tried with each dynamic dim, and with
+    all of one place, at 0.
+    """
+    taken, deadly = set[EmptyDims](), set[EmptyDims]()
     for sizes in empty_sizes(worker.inputs):
         try:
-            feeds = random_feeds(worker.inputs, **sizes)
+            empty = _empty_dims(worker.inputs, feeds := random_feeds(worker.inputs, **sizes))
             worker.run(feeds)
+        except (WorkerDiedError, WorkerTimeoutError):
+            deadly.add(empty)
         except OnnxToolError:
             continue
-        taken.add(_empty_dims(worker.inputs, feeds))
+        else:
+            taken.add(empty)
     if not worker.alive:
         worker.restart()
-    return taken
+    return taken, deadly

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from onnx import parser
 
 pytest.importorskip("grpc")
@@ -161,6 +162,23 @@ def test_the_server_and_its_models_are_told(client: Client) -> None:
     assert client.call("ServerMetadata").name == "onnxtool"
     told = client.call("ModelMetadata", name="m")
     assert [(t.name, t.datatype, list(t.shape)) for t in told.inputs] == [(f"x{name}", name, [-1]) for name in KINDS]
+    config = client.call("ModelConfig", name="m").config
+    numbers = {
+        "BOOL": 1,
+        "UINT8": 2,
+        "UINT64": 5,
+        "INT8": 6,
+        "INT64": 9,
+        "FP16": 10,
+        "FP32": 11,
+        "FP64": 12,
+        "BYTES": 13,
+    }
+    told = {t.name.removeprefix("x"): t.data_type for t in config.input}
+    assert numbers.items() <= told.items() and len(config.output) == len(KINDS)
+    assert [(g.count, g.kind) for g in config.instance_group] == [(1, 2)] and list(config.input[0].dims) == [-1]
+    assert client.call("ModelConfig", name="b").config.input[0].data_type == 14
+    assert client.fails("ModelConfig", name="n")[0] == "NOT_FOUND"
     assert 'route="ModelInfer"' in client.server.client(token="secret").request("GET", "/metrics")[2].decode()
 
 
@@ -189,7 +207,8 @@ def test_models_are_loaded_unloaded_and_counted(client: Client) -> None:
 
 def test_messages_are_those_of_the_published_protocol() -> None:
     """Against the messages that Triton's client has, by number and type, where it is installed."""
-    published = pytest.importorskip("tritonclient.grpc").service_pb2
+    triton = pytest.importorskip("tritonclient.grpc")
+    published, whole, enumeration = triton.service_pb2, FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_ENUM
     nested = {
         "InferTensor": published.ModelInferRequest.InferInputTensor,
         "InferRequestedOutputTensor": published.ModelInferRequest.InferRequestedOutputTensor,
@@ -197,8 +216,9 @@ def test_messages_are_those_of_the_published_protocol() -> None:
         "ModelIndex": published.RepositoryIndexResponse.ModelIndex,
     }
     for name, ours in MESSAGES.items():
-        theirs = nested.get(name) or getattr(published, name)
-        expected = {f.number: (f.name, f.type) for f in theirs.DESCRIPTOR.fields}
+        theirs = nested.get(name) or getattr(published, name, None) or getattr(triton.model_config_pb2, name)
+        kinds = {f: whole if f.type == enumeration else f.type for f in theirs.DESCRIPTOR.fields}
+        expected = {f.number: (f.name, kind) for f, kind in kinds.items()}
         assert {f.number: (f.name, f.type) for f in ours.DESCRIPTOR.fields}.items() <= expected.items(), name
 
 

@@ -11,7 +11,9 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -36,6 +38,7 @@ from tests.serving.conftest import Running, children
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> m '
 MODELS = {
     "divide": "(int32[n] a, int32[n] b) => (int32[n] y) { y = Div(a, b) }",
+    "product": "(float[n, k] a, float[k, m] b) => (float[n, m] y) { y = MatMul(a, b) }",
     "lengths": "(int64[1] n) => (float[k] y) { y = ConstantOfShape(n) }",
     "loop": """(int64 n, float[2, 2] x) => (float[2, 2] y) {
         yes = Constant <value = bool {1}> ()
@@ -97,10 +100,12 @@ def test_a_crash_costs_its_request_alone_and_the_third_time_nothing(hostile: Run
     assert 'onnxtool_worker_deaths_total{model="divide",version="1"} 2.0' in hostile.metrics()
 
 
-def test_what_is_empty_is_taken_or_refused_as_it_was_when_the_model_was_loaded(hostile: Running) -> None:
+def test_what_is_empty_is_refused_where_that_ended_the_process_when_the_model_was_loaded(hostile: Running) -> None:
     with pytest.raises(InputError, match=r"status 400: .*empty"):
         hostile.runner("gru").run({"x": np.zeros((2, 0, 3), np.float32)})
     assert answer(hostile.runner("divide"), {"a": ints(), "b": ints()}).shape == (0,)
+    two_dims_at_once = {"a": np.zeros((2, 0), np.float32), "b": np.zeros((0, 0), np.float32)}
+    assert answer(hostile.runner("product"), two_dims_at_once).shape == (2, 0)
     assert 'onnxtool_worker_deaths_total{model="gru"' not in hostile.metrics()
 
 
@@ -302,6 +307,38 @@ def test_a_process_that_ends_between_runs_costs_no_request_and_blames_no_inputs(
     finally:
         pool.close()
     assert len(reasons) == 3 and all("while nothing ran" in reason for reason in reasons)
+
+
+def test_a_process_is_made_anew_where_the_system_gives_no_thread_any_more(
+    tmp_path: Path, relu_proto: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+    pool = WorkerPool(tmp_path / "m.onnx", SessionOptions(threads=1), 2, 20.0, lambda _: None)
+    feeds = {pool.inputs[0].name: np.float32([[-1, 1, 2]])}
+    expected = pool.run(feeds)
+
+    def none(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none)
+
+    async def answer() -> Any:
+        begun = pool.begin(feeds, Cancellation())
+        assert begun is not None
+        for worker in pool._workers:
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+        idle = pool._free.get()
+        while idle.alive:
+            time.sleep(0.01)
+        pool._free.put(idle)
+        return await begun
+
+    with suppress(InputError):  # it may be killed before its answer or after
+        asyncio.run(answer())
+    for _ in range(2):
+        np.testing.assert_equal(pool.run(feeds), expected)
+    pool.close()
 
 
 def test_a_server_that_was_killed_leaves_no_copies_behind_the_next_one(

@@ -34,6 +34,7 @@ from onnxtool.equality.certificate.values import Item, NotCoveredError, Value
 operators.register()
 _MOST_ELEMENTS = 1 << 26  # of all tensors of a run together
 _OTHER_SIZES = 3
+_BATCH = "the batch"  # a name that no model has
 _EACH = 3  # rows of a batch that are each held against each other
 Feeds = Mapping[str, Value]
 
@@ -83,6 +84,8 @@ def row_dependence(
     until = time.thread_time() + seconds
     try:
         batch = _batch_keys(model, fixed)
+        if len(batch) > 1:
+            model, batch = _one_batch(model, fixed), {_BATCH}
         usual = [*itertools.islice(usual_sizes(model, ()), 1 + _OTHER_SIZES)]
         first = {**usual[0], **(_old_sizes(model, fixed) if fixed else {})}
         decided, steps, unlike, _ = turning_sizes(
@@ -124,6 +127,18 @@ def _batch_keys(model: onnx.ModelProto, fixed: FixedBatch | None) -> set[str]:
     if not keys or keys & others:
         raise NotCoveredError("the batch is not one dim alone")
     return keys
+
+
+def _one_batch(model: onnx.ModelProto, fixed: FixedBatch | None) -> onnx.ModelProto:
+    """The model with one name for the batch: inputs of other numbers of rows have no batch in common."""
+    named = onnx.ModelProto()
+    named.CopyFrom(model)
+    del named.graph.value_info[:]  # in which it may have its other names
+    for info in free_inputs(named):
+        axis = fixed.axes.get(info.name) if fixed else 0
+        if axis is not None:
+            info.type.tensor_type.shape.dim[axis].dim_param = _BATCH
+    return named
 
 
 def _old_sizes(model: onnx.ModelProto, fixed: FixedBatch) -> Sizes:

@@ -223,7 +223,7 @@ class Interpreter:
         weights: dict[str, Value] | None = None,
         rows: bool = False,
     ) -> None:
-        self.model, self.field, self._see, self._asks_rows = model, field, see, rows
+        self.model, self.field, self._see, self.asks_rows = model, field, see, rows
         self._weights = {} if weights is None else weights
         self._constants = dict(constants or {})
         self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
@@ -396,7 +396,7 @@ class Interpreter:
         except FAULTS as error:
             raise UndefinedError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
         outputs = list(found) if isinstance(found, tuple) else [found]
-        for follower in (*(_FOLLOWERS[0] if self._asks else ()), *(_FOLLOWERS[1] if self._asks_rows else ())):
+        for follower in (*(_FOLLOWERS[0] if self._asks else ()), *(_FOLLOWERS[1] if self.asks_rows else ())):
             follower(self, node.op_type, inputs, attributes, outputs)
         return outputs
 
@@ -452,7 +452,7 @@ class Interpreter:
         except (DataShapeError, TooManyStepsError, UndefinedError):
             raise
         except NotCoveredError:
-            if self._asks_rows:
+            if self.asks_rows:
                 raise
             try:
                 return self.opaque(kind, inputs, attributes, count, domain, by_rows=False)
@@ -702,7 +702,7 @@ class Interpreter:
         own = lookup(kind, domain)
         if own.random:
             raise NotCoveredError(f"{kind}, which draws random numbers")
-        if self._asks_rows and domain == "com.microsoft" and own.by_rows == ():
+        if self.asks_rows and domain == "com.microsoft" and own.by_rows == ():
             raise NotCoveredError(f"operator {domain}.{kind}")
         if any(not isinstance(v, Value) and v is not None for v in inputs):
             raise NotCoveredError(f"{kind} of a sequence")

@@ -163,7 +163,7 @@ def _not(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     return m.symbol(f.sub(ONE, m.elements(i[0])), BOOL, turned)
 
 
-@operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
+@operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "StringConcat")
 def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     kind = i[0].dtype.name if a.get("direction") == b"LEFT" else ""  # what is shifted out hangs on the type
     attributes = (a.get("fmod", 0), a.get("direction"), kind)

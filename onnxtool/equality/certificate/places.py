@@ -2,7 +2,8 @@
 
 A text model takes the row of the last token out of all rows of the batch, one behind the other: ArgMax + 20 * row. What
 is taken hangs on the values, but it is one of the row's own 20. So followed are the ends of whole numbers where rows
-are asked for: of an ArgMax, through sums with known numbers, and what moves them.
+are asked for: of an ArgMax, of a count (the last place that is no padding), through sums with known numbers and bounds,
+and what moves them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from onnxtool.equality.certificate.values import Item, Value, exact
 
 _MOST = 4096  # places that are looked up one by one
 _MOVED = frozenset(("Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Concat", "Expand", "Transpose"))
+# The result is no smaller for larger inputs; those behind the first are known, or are such inputs too.
+_MONOTONE = frozenset(("ReduceSum", "ReduceMax", "ReduceMin", "Clip", "Max", "Min"))
+_LARGEST = 1 << 31  # that a sum of as many as are looked up does not wrap around
 Ends = tuple[Array, Array]
 
 
 def ends_of(value: Item) -> Ends | None:
     """The smallest and the largest number that each element may be; None where it may be any."""
+    if isinstance(value, Value) and value.dtype == np.bool_ and not value.exact:
+        return np.zeros(value.data.shape, np.int64), np.ones(value.data.shape, np.int64)
     if isinstance(value, Value) and value.exact and value.data.dtype.kind in "iu":
         return value.data, value.data
     return value.ends if isinstance(value, Value) else None
@@ -36,18 +42,39 @@ def enter_ends(m: Interpreter, kind: str, inputs: list[Item], attributes: dict[s
         count = inputs[0].data.shape[attributes.get("axis", -1 if kind == "TopK" else 0)]
         output.ends = np.zeros(output.data.shape, np.int64), np.full(output.data.shape, count - 1)
         return
-    known = [ends_of(v) for v in (inputs if kind in ("Add", "Concat") else inputs[:1])]
+    count = len(inputs) if kind in ("Add", "Sub", "Concat", "Max", "Min") else 1
+    known, rest = [ends_of(v) for v in inputs[:count]], inputs[count:]
     ends = [e for e in known if e is not None]
     if len(ends) < len(known):
         return
-    if kind in ("Add", "Cast"):
+    if kind == "Sub":
+        ends = [ends[0], (-ends[1][1], -ends[1][0])]
+    if kind in ("Add", "Sub", "Cast"):
         low, high = (np.asarray(sum(side, np.int64(0))) for side in zip(*ends, strict=True))
-        limits = np.iinfo(output.dtype)
-        output.ends = (low, high) if limits.min <= low.min() and high.max() <= limits.max else None
+        output.ends = _fitting(low, high, output)
+    elif kind in _MONOTONE and _is_small(ends) and all(v is None or (isinstance(v, Value) and v.exact) for v in rest):
+        sides = [[exact(end.astype(np.int64)) for end in side] for side in zip(*ends, strict=True)]
+        few, many = (m.by_reference(kind, [*side, *map(_wide, rest)], attributes, 1) for side in sides)
+        output.ends = _fitting(few.data, many.data, output)
     elif kind in _MOVED:
-        rest = [] if kind == "Concat" else inputs[1:]
         moved = [m.by_reference(kind, [*map(exact, side), *rest], attributes, 1) for side in zip(*ends, strict=True)]
         output.ends = moved[0].data, moved[1].data
+
+
+def _is_small(ends: list[Ends]) -> bool:
+    return all(low.min(initial=0) > -_LARGEST and high.max(initial=0) < _LARGEST for low, high in ends)
+
+
+def _fitting(low: Array, high: Array, output: Value) -> Ends | None:
+    """Ends of an output whose type has both; None where numbers may wrap around."""
+    limits = np.iinfo(output.dtype)
+    return (low, high) if limits.min <= low.min(initial=0) and high.max(initial=0) <= limits.max else None
+
+
+def _wide(value: Item) -> Item:
+    """Whole numbers in the type of ends, such as the bounds of a Clip."""
+    whole = isinstance(value, Value) and value.exact and value.data.dtype.kind in "iu"
+    return exact(value.data.astype(np.int64)) if whole and isinstance(value, Value) else value
 
 
 def taken_between(f: Field, table: Array, places: Array, ends: Ends | None) -> Array | None:

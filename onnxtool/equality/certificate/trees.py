@@ -133,7 +133,7 @@ def classifier(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     table = m.elements(exact(np.array(labels, object if texts else np.int64)))
     if len(labels) == 2 and len(ids) == 1:
         score = _sums(m, i[0], {**dict(a.items()), "class_ids": [0] * len(a["class_ids"])}, "class", 1)
-        if transform not in (b"NONE", b"LOGISTIC") or (weights >= 0).all():
+        if transform not in (b"NONE", b"LOGISTIC") or ((weights >= 0).all() and not m.asks_rows):
             raise NotCoveredError("trees whose one sum decides otherwise")
         above = f.positive(score[:, 0])
         pair = np.concatenate([f.neg(score), score], axis=1)

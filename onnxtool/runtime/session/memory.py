@@ -73,9 +73,9 @@ def bounded_memory() -> tuple[tuple[str, str], ...]:
     return ("session.use_env_allocators", "1"), ("session.use_device_allocator_for_initializers", "1")
 
 
-def giving_back() -> ort.RunOptions:
-    """Options of runs after which the shared pool keeps nothing."""
-    options = ort.RunOptions()
+def giving_back(options: ort.RunOptions | None = None) -> ort.RunOptions:
+    """Options of runs after which the pool of memory keeps nothing that is free; made of those that are given."""
+    options = options or ort.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
 

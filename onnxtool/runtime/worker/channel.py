@@ -120,10 +120,13 @@ class Channel:
         Raises:
             EOFError, OSError: the other side has gone, or takes longer than the socket's timeout.
             ValueError: it sends something else.
+            MemoryError: there is no room for them here.
         """
         message = self._message()
         try:
             value = _Unpickler(message, self._receiving, trusted=False).load()
+        except MemoryError:
+            raise
         except Exception as error:
             raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
         self._receiving.forget()

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, ResourceError
 from onnxtool.model.safety import limits
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.runner import OnnxRunner, describe_failure
+from onnxtool.runtime.session.memory import giving_back
+from onnxtool.runtime.session.session import classify
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
 from onnxtool.runtime.worker.errors import OutOfTableError
 from onnxtool.runtime.worker.isolation import data_bytes, native_limits
@@ -133,7 +135,18 @@ def _serve(opens: Open, connection: int, receiving: int, sending: int, stop: int
 
 def _open(model: Any, options: SessionOptions) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec], RunCall]:
     runner = OnnxRunner.open(model, options)
-    return runner.inputs, runner.outputs, lambda feeds, how, _: runner.run_unchecked(feeds, how)
+
+    def run(feeds: Mapping[str, np.ndarray], how: ort.RunOptions, _: object) -> dict[str, Any]:
+        try:
+            return runner.run_unchecked(feeds, how)
+        except Exception as error:
+            if not options.arena or not isinstance(classify(error), ResourceError):
+                raise
+        # The runtime's pool of memory grows by twice what was asked of it last. After a request that was too large the
+        # next one would take all that this process may have, and fail: what is given back is forgotten, too.
+        return runner.run_unchecked(feeds, giving_back(how))
+
+    return runner.inputs, runner.outputs, run
 
 
 def main() -> None:

@@ -264,7 +264,10 @@ class _Child:
             os.write(self._control, RUN_NUMBER.pack(number))
         timer = threading.Timer(_GRACE, self._kill_in, (number,))
         timer.daemon = True
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError:  # the system has no thread
+            self._kill_in(number)
 
     def _kill_in(self, number: int) -> None:
         if self.busy and self.messages == number:

@@ -24,10 +24,27 @@ OWN = (  # which element of all rows, one behind the other, is the largest of ea
     "r = Range(zero, n, one) o = Mul(r, six) i = Add(o, a) "
 )
 PAIR = "b = Unsqueeze(r, e) c = Unsqueeze(a, e) p = Concat<axis = 1>(b, c) g = GatherND(x, p) y = Unsqueeze(g, e) }"
+COUNTED = (  # the element at a place that a count of each row's gives
+    "<int64[1] flat = {-1}, int64 zero = {0}, int64 one = {1}, int64 six = {6}, int64[1] e = {1}, float c = {0}> "
+    "{ f = Reshape(x, flat) g = Greater(x, c) t = Cast<to = 7>(g) k = ReduceSum<keepdims = 0>(t, e) l = Sub(k, one) "
+    "s = Shape<start = 0, end = 1>(x) n = Squeeze(s) r = Range(zero, n, one) o = Mul(r, six) %s i = Add(o, q) "
+    "h = Gather(f, i) y = Unsqueeze(h, e) }"
+)
+TREES = (  # of two classes, of which the leaves name one
+    "{ l, y = ai.onnx.ml.TreeEnsembleClassifier<classlabels_int64s = [0, 1], class_ids = [1, 1], "
+    "class_nodeids = [1, 2], class_treeids = [0, 0], class_weights = [0.25, 0.75], "
+    "nodes_featureids = [2, 0, 0], nodes_nodeids = [0, 1, 2], "
+    'nodes_falsenodeids = [2, 0, 0], nodes_truenodeids = [1, 0, 0], nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"], '
+    "nodes_treeids = [0, 0, 0], nodes_values = [0.5, 0.0, 0.0]>(x) }"
+)
+SCALED = f"y = ai.onnx.ml.Scaler<offset = {[1.0] * 18}, scale = {[2.0] * 18}>(t) }}"
 SCATTERED = "<int64[1] k = {6}> { v, i = TopK<axis = 1>(x, k) y = ScatterElements<axis = %d>(x, i, v) }"
 DEPENDENT = {
     "one behind the largest": OWN + "j = Add(i, one) g = Gather(f, j) y = Unsqueeze(g, e) }",
     "the largest of the row before": OWN + "d = Sub(r, one) q = Max(d, zero) " + PAIR.replace("(r, e)", "(q, e)"),
+    "as many places on as are counted": COUNTED % "q = Identity(k)",  # one too far where it is all of them
+    "one place back where none is counted": COUNTED % "q = Identity(l)",
+    "as many places back": COUNTED % "m = Sub(six, l) q = Clip(m, zero)",
     "put into columns": SCATTERED % 0,
     "the same for all": "<float[1,6] w = {1, 2, 3, 4, 5, 6}> { s = Sub(x, x) y = Identity(w) }",  # no row is its own
     "the first of parts": "<int64 one = {1}, int64 zero = {0}> { s = SplitToSequence<axis = 0>(x, one) "
@@ -80,6 +97,10 @@ DEPENDENT = {
 INDEPENDENT = {
     "the largest of all rows' elements": OWN + "g = Gather(f, i) y = Unsqueeze(g, e) }",
     "the largest by row and column": OWN + PAIR,
+    "the last that is counted": COUNTED % "q = Max(l, zero)",
+    "the last that is counted, by bounds": COUNTED % "q = Clip(l, zero)",
+    "the last from behind": COUNTED % "j = Clip(l, zero) d = Add(j, one) q = Sub(six, d)",
+    "trees": TREES,
     "put into rows": SCATTERED % 1,
     "relu": "{ y = Relu(x) }",
     "linear": "<float[6,2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}> { h = MatMul(x, w) y = Tanh(h) }",
@@ -180,6 +201,21 @@ def test_rows_that_do_not(name: str) -> None:
 
 def test_an_element_that_depends_on_two_rows_is_named() -> None:
     assert "ReduceSum" in row_dependence(model(DEPENDENT["cancelled"]), 2).node
+
+
+def test_inputs_whose_batches_have_no_common_name_are_rows_of_one_batch() -> None:
+    """As a table of columns that skl2onnx writes."""
+    head = HEAD.replace("float[n, 6] x", "float[a, 6] x, float[b, 6] u, float[c, 6] v")
+    assert row_dependence(model("{ t = Concat<axis = 1>(x, u, v) " + SCALED, head), 4).reason == ""
+    assert row_dependence(model("{ " + AXES + "s = ReduceSum(u, a) y = Add(x, s) }", head), 4).reason
+    assert row_dependence(model("{ y = Concat<axis = 0>(x, u, v) }", head), 4).reason
+
+
+def test_texts_are_joined_row_by_row() -> None:
+    head = HEAD.replace("float[n, 6] x", "string[n] x, string[n] u").replace("float[n, k] y", "string[n] y")
+    assert row_dependence(model("{ y = StringConcat(x, u) }", head), 4).reason == ""
+    first = "{ " + AXES + "r = Gather(u, a) y = StringConcat(x, r) }"
+    assert row_dependence(model(first, head), 4).reason
 
 
 def test_what_is_not_a_batch_is_not_certified() -> None:

@@ -207,8 +207,11 @@ def test_the_image_runs_as_nobody_in_particular(folder: Path) -> None:
 
 def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) -> None:
     """The table of `tiny` is its one matrix."""
-    status, answer = post(url, "/predict", b"a,b,c\n1,2,3\n", {"Content-Type": "text/csv"})
-    assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
+    for same in (b"1,2,3", b"true, 2.0,+3"):
+        status, answer = post(url, "/predict", b"a,b,c\n" + same, {"Content-Type": "text/csv"})
+        assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
+    status, answer = post(url, "/predict", b"a,b,c\n1,,3", {"Content-Type": "text/csv"})  # as `run` reads it
+    assert status == 422 and "NaN" in json.loads(answer)["error"]
     told = {
         b"": "is empty",
         b"a,b,c\n": "no row",

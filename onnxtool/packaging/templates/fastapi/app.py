@@ -6,6 +6,7 @@ uvicorn app:app
 import asyncio
 import csv  # [table]
 import io  # [table]
+import math  # [table]
 import os
 import time
 from collections.abc import Awaitable
@@ -217,6 +218,9 @@ async def infer(request: Request) -> Response:
 
 
 # [table]
+MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>"))
+
+
 def from_table(body: bytes) -> Arrays:
     """A table of cells between commas, semicolons, tabs or bars: a row of names, then a row for each sample."""
     try:
@@ -244,16 +248,21 @@ def from_table(body: bytes) -> Arrays:
 
 
 def number(cell: str, kind: Any, line: int, column: str) -> Any:
-    """The value of a cell."""
+    """The value of a cell; of floats also one that is missing."""
     if isinstance(kind, str):
         return cell
+    word, whole = cell.strip().lower().replace("_", "no digit"), kind.kind in "biu"
+    word = {"true": "1", "false": "0"}.get(word, word)
     try:
-        value = (int if kind.kind in "iu" else float)(cell.replace("_", "no digit"))
-    except ValueError:
-        raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is not a number") from None
-    if value in (float("inf"), -float("inf")) and any(c.isdigit() for c in cell):
-        raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is too large")
-    return value
+        number = math.nan if word in MISSING else int(word) if whole and word.lstrip("+-").isdigit() else float(word)
+        value = int(number) if whole else number
+    except (ValueError, OverflowError):
+        told = "a whole number" if whole else "a number"
+        raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is not {told}") from None
+    if value != number == number or (value in (math.inf, -math.inf) and any(c.isdigit() for c in word)):
+        told = "not a whole number" if whole else "too large"
+        raise InputError(f"line {line}, column {column!r}: {cell[:40]!r} is {told}")
+    return bool(value) if kind.kind == "b" and value in (0, 1) else value
 
 
 # [/table]
