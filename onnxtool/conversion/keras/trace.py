@@ -24,14 +24,41 @@ def trace(model: KerasLayer, call: Callable[..., Any], signature: Sequence[Any])
         InputError: the model cannot be called with inputs of these shapes.
     """
     import tensorflow as tf
+    from keras.random import SeedGenerator
+
+    seeds: list[Any] = []
+
+    def held(self: Any, **_: Any) -> Any:
+        seeds.append(tf.constant([0, 0], self.state.dtype))
+        return seeds[-1]
 
     with quiet(), _plain_functions(), applied([SIZES]), ExitStack() as stack:
         for layer in _layers(model):
             stack.enter_context(_without_vectorized_map(layer))
-        try:
+
+        def traced() -> Any:
             return tf.function(call, input_signature=list(signature), autograph=False).get_concrete_function()
+
+        try:
+            with replaced(
+                SeedGenerator, "next", held
+            ):  # layers that augment pictures draw in inference too, for naught
+                found = traced()
+            return traced() if _reach(seeds, found) else found
         except Exception as error:
             raise InputError(f"the Keras model cannot be traced: {type(error).__name__}: {reason(error)}") from error
+
+
+def _reach(tensors: Sequence[Any], function: Any) -> bool:
+    """Whether an output may hang on some of these tensors; of inner graphs that is not known."""
+    starts = {id(t.op) for t in tensors}
+    left, seen = [t.op for t in function.outputs], set[int]()
+    while left:
+        operation = left.pop()
+        if id(operation) not in seen:
+            seen.add(id(operation))
+            left += [*(t.op for t in operation.inputs), *operation.control_inputs]
+    return bool(starts & seen) or any(t.graph is not function.graph for t in tensors)
 
 
 @contextmanager

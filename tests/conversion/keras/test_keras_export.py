@@ -101,6 +101,24 @@ def test_a_family_of_layers_is_equal_and_keeps_its_names(tmp_path: Path, family:
     assert [str(o) for o in report.outputs] == outputs
 
 
+def test_a_seed_that_no_output_hangs_on_is_held(tmp_path: Path) -> None:
+    """Some layers that augment pictures draw random numbers in inference too, and do not use them."""
+    picture = keras.Input((4, 4, 3))
+    augmented = keras.layers.RandomSaturation(0.7)(keras.layers.RandomGrayscale(0.5)(picture))
+    assert convert(keras.Model(picture, augmented * 2), tmp_path / "out.onnx", effort="quick").ok
+
+    class DrawsAlways(keras.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = keras.layers.Dropout(0.5)
+
+        def call(self, x: Any) -> Any:
+            return self.dropout(x, training=True)
+
+    with pytest.raises(UnsupportedError, match="changes its own variables"):
+        convert(keras.Model(picture, DrawsAlways()(augmented)), tmp_path / "draws.onnx", effort="quick")
+
+
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' own, as it quantizes
 def test_what_is_quantized_stays_so_in_float32(tmp_path: Path) -> None:
     dense = keras.layers.Dense(4, dtype="mixed_bfloat16")
