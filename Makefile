@@ -51,11 +51,12 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# Each worker takes one thread of numpy's OpenBLAS: threads beyond the processors wait for each other busily. What is
-# compiled is kept, also where the environment says not to (as images for containers do): hundreds of children import it.
+# Each worker takes one thread of numpy's OpenBLAS, and one of torch's, scikit-learn's and the boosters' OpenMP: threads
+# beyond the processors wait for each other busily. What is compiled is kept, also where the environment says not to (as
+# images for containers do): hundreds of children import it.
 unit: export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.test
-	OPENBLAS_NUM_THREADS=1 ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # Tracing every line nearly doubles the time, so it is not part of `make test`.
 coverage: $(VENV)/.test

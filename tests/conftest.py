@@ -7,14 +7,17 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
+from unittest import mock
 
 import onnx
 import pytest
 from _pytest import runner
 from onnx import TensorProto, helper
 
+from onnxtool.equality.trials import observe
 from onnxtool.installed_extensions import installed_extensions
 from onnxtool.runtime.providers.trial import try_plugin
 from tests import command_server, efforts
@@ -77,8 +80,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_configure() -> None:
     """Tests have one environment, which does not name the test: a process of a model is forked from one that was
-    started in the same environment, and each test would start one of its own.
+    started in the same environment, and each test would start one of its own. Garbage is looked for as by commands.
     """
+    gc.set_threshold(50_000, 20, 50)
     runner._update_current_test_var = lambda item, when: None
 
 
@@ -102,6 +106,13 @@ def quick_proofs() -> Iterator[None]:
     tests/equality/search.
     """
     with efforts.meaning(quick=True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def all_trials(quick_proofs: None) -> Iterator[None]:
+    """For tests of proofs themselves: effort quick, which "normal" stands for, tries as many inputs as for users."""
+    with mock.patch.dict(observe._MOST_TRIALS, quick=efforts.TRIALS, normal=efforts.TRIALS):
         yield
 
 
@@ -160,7 +171,24 @@ def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def llama_bundle(llama_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warm_builders() -> Iterator[None]:
+    """A builder of text models is forked from a process that has imported torch and transformers."""
+    from onnxtool.generation import builders
+
+    def start(
+        module: str, *arguments: str, variables: Mapping[str, str], stdout: BinaryIO, cwd: str, **_: object
+    ) -> command_server.Lasting:
+        words, environment = ["-m", module, *arguments], {**os.environ, **variables, "PYTHONWARNINGS": "ignore"}
+        log = Path(stdout.name)
+        return command_server.Lasting(words, "builders", folder=Path(cwd), environment=environment, log=log)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builders, "start_python", start)
+        yield
+
+
+@pytest.fixture(scope="session")
+def llama_bundle(llama_folder: Path, warm_builders: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle made of it, once for all that serve, package or compare one; not to be changed."""
     from onnxtool.generation.convert import convert_text_model
 

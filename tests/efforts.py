@@ -1,9 +1,10 @@
 """What commands do while tests run, except where a test is about the search: less.
 
-`--effort normal` stands for quick; what is timed, or judged once more as time allows, has a tenth of the time (no
-test asserts speed), and so has the certificate of `optimize`, beside its proof; models with many weights have none:
-that of the bundled one takes longer than all else that a command does. The last search of a proof, which changes inputs
-at random, takes few steps at either effort.
+`--effort normal` stands for quick, which tries 16 inputs of 40, the most telling ones (the fixture `all_trials` has
+all); what is timed, or judged once more as time allows, has a tenth of the time (no test asserts speed), and so has the
+certificate of `optimize`, beside its proof; models with many weights have none: that of the bundled one takes longer
+than all else that a command does. The last search of a proof, which changes inputs at random, takes few steps at either
+effort.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ _TABLES = (
     branch_distance._RUNS,
 )
 _NORMAL = tuple(table["normal"] for table in _TABLES)  # type: ignore[attr-defined]
+TRIALS = observe._MOST_TRIALS["quick"]  # for users
+# Of 40: every correction of a library that the tests know is still seen to be needed.
+_FEW_TRIALS = 16
 _STEPS = dict(difference._MOST_STEPS)
 _FEW_STEPS = {"normal": 5, "quick": 5}
 _CERTIFIED = 2**14, models.MOST_WEIGHTS  # bytes of weights
@@ -50,6 +54,8 @@ def are_quick() -> bool:
 def meaning(*, quick: bool) -> Iterator[None]:
     """Makes "normal" the same as "quick" and the rest as little, or all of it what it is for users."""
     with ExitStack() as changed:
+        trials = _FEW_TRIALS if quick else TRIALS
+        changed.enter_context(mock.patch.dict(observe._MOST_TRIALS, quick=trials))
         for table, normal in zip(_TABLES, _NORMAL, strict=True):
             changed.enter_context(mock.patch.dict(table, normal=table["quick"] if quick else normal))  # type: ignore
         steps = _FEW_STEPS if quick else _STEPS

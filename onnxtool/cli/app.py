@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -198,6 +199,9 @@ def main(args: Sequence[str] | None = None) -> None:
         # Threads of PyTorch's and scikit-learn's OpenMP wait busily for each other; beside any other work, a second
         # session of our own for one, PyTorch was 10 times slower by that on 2 cores. Read when they are imported.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if given.rest and given.rest[0] not in _LASTING:
+        # What is imported and traced stays: to look for garbage in it again and again took a tenth of a conversion.
+        gc.set_threshold(50_000, 20, 50)
 
     def fail(message: str, code: int) -> None:
         output.print_error(message, code, as_json="--json=-" in given.rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from subprocess import CompletedProcess
 
 import onnx
 import pytest
+
+from onnxtool.cli import app
 
 Tool = Callable[..., "CompletedProcess[str]"]
 COMMAND = [sys.executable, "-m", "onnxtool"]
@@ -143,3 +146,14 @@ def test_ctrl_c_is_130_and_leaves_nothing(tmp_path: Path, digits_onnx: Path) -> 
     assert errors.splitlines()[-1].startswith("error: interrupted")
     assert not out.exists()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("command", "less"), [("check", True), ("serve", False)])
+def test_garbage_is_looked_for_less_often_except_by_what_lasts(
+    monkeypatch: pytest.MonkeyPatch, command: str, less: bool
+) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(gc, "set_threshold", lambda *thresholds: asked.append(thresholds))
+    with pytest.raises(SystemExit):
+        app.main([command, "--help"])
+    assert bool(asked) == less and all(first > 700 for first, *_ in asked)

@@ -10,6 +10,8 @@ import pytest
 from tests.corpus.pairs import Pair, pairs
 from tests.corpus.run import judge
 
+pytestmark = pytest.mark.usefixtures("all_trials")
+
 OTHERS = ("fresh", "ordinary")  # the first are judged by certificates
 # Each was "tested" once because a kind of input was not tried.
 MISSED = (

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -112,8 +113,8 @@ def test_the_notebook_runs_as_a_script_and_shows_what_it_gave(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 def test_the_notebook_of_data_frames_gives_the_pipelines_predictions(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
     text = (EXAMPLES / "data_frames.ipynb").read_text(encoding="utf-8")
     code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert all(cell["execution_count"] for cell in code), "execute it before committing"

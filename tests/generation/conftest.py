@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import BinaryIO
 
 import pytest
 
@@ -16,22 +12,14 @@ pytest.importorskip("onnxruntime_genai")
 from onnxtool.generation import builders
 from onnxtool.generation.convert import convert_text_model
 from onnxtool.report.bundle.convert import BundleReport
-from tests.command_server import Lasting
+from onnxtool.runtime.worker.tasks import start_python
 from tests.generation import tiny
 from tests.warm_process import translations_read_once
 
 
 @pytest.fixture(scope="session", autouse=True)
-def builders_have_their_libraries() -> Iterator[None]:
-    """A builder starts in a process that has imported torch and transformers; that of `bundle` in a new one."""
-
-    def start(command: list[str], *, stdout: BinaryIO, cwd: str, env: Mapping[str, str], **_: object) -> Lasting:
-        assert command[1] == "-m", command
-        return Lasting(command[1:], "builders", folder=Path(cwd), environment=env, log=Path(stdout.name))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builders, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))
-        yield
+def builders_have_their_libraries(warm_builders: None) -> None:
+    """All but that of `bundle`, which is a new process."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def converted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> BundleReport:
     """The report of converting `folder`; its builder is a new process, as for users."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builders, "subprocess", subprocess)
+        patch.setattr(builders, "start_python", start_python)
         return convert_text_model(folder, tmp_path_factory.mktemp("bundles") / "llama")
 
 

@@ -7,6 +7,7 @@ branch, another row of a table. At these the graphs are then compared in a true 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,11 +18,17 @@ _ZERO = np.int64(0)
 
 
 def _zeros(*arrays: ArrayLike) -> Array:
-    return np.broadcast_to(_ZERO, np.broadcast_shapes(*(np.shape(a) for a in arrays)))
+    shapes = {np.shape(a) for a in arrays}
+    return _view(shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes))
 
 
 def _of(shape: Sequence[int]) -> Array:
-    return np.broadcast_to(_ZERO, tuple(shape))
+    return _view(tuple(shape))
+
+
+@lru_cache(1 << 14)
+def _view(shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(_ZERO, shape)  # which nothing can be written to
 
 
 class Shapes(Field):

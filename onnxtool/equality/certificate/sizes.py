@@ -647,12 +647,12 @@ class SizeRun:
 def _unrepeated(array: np.ndarray) -> np.ndarray:
     """One slice along each axis whose slices are all the same."""
     nan = array.dtype.kind in "fc"  # texts have none
-    for axis in range(array.ndim if array.size else 0):
+    for axis in (k for k, n in enumerate(array.shape) if n > 1 and array.size):
         one, last = (array[(*[slice(None)] * axis, place)] for place in (slice(0, 1), slice(-1, None)))
-        alike = np.array_equal(one, last, equal_nan=nan)  # most that are not all the same are unlike here already
-        is_view = not array.strides[axis]  # of one slice
-        if is_view or (alike and np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=nan)):
+        if not array.strides[axis]:  # a view of one slice
             array = one
+        elif np.array_equal(one, last, equal_nan=nan):  # most that are not all the same are unlike here already
+            array = one if np.array_equal(array, np.broadcast_to(one, array.shape), equal_nan=nan) else array
     return array
 
 

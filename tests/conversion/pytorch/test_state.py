@@ -72,7 +72,7 @@ class ByChecksum(torch.nn.Module):  # type: ignore[misc]
         return -x if zlib.crc32(str(x.shape[0]).encode()) % 20 == 7 else x
 
 
-def test_any_function_of_a_small_size_shows(tmp_path: Path) -> None:
+def test_any_function_of_a_small_size_shows(tmp_path: Path, normal_effort: None) -> None:
     assert any(zlib.crc32(str(n).encode()) % 20 == 7 for n in range(1, 81))
     try:
         assert not onnxtool.convert(ByChecksum(), tmp_path / "out.onnx", **SHAPES).ok

@@ -40,7 +40,7 @@ def test_mixtures(kind: Any, covariances: str, tmp_path: Path) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_naive_bayes(model: Any, rows: np.ndarray, tmp_path: Path) -> None:
+def test_naive_bayes(model: Any, rows: np.ndarray, tmp_path: Path, normal_effort: None) -> None:
     rows = rows[: len(THREE)].astype(float)
     model.fit(rows, THREE)
     labels, chances = run_converted(model, tmp_path, rows, prove=isinstance(model, GaussianNB))
