@@ -23,7 +23,7 @@ _TYPES = sorted(
 _KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
 # The same in torch's schemas -> the TorchScript exporter's letters.
 _LETTERS = {"bool": "b", "int": "i", "float": "f", "str": "s"}
-_MOST = 100
+_MOST = 100  # custom operators of one model
 
 Result = TypeVar("Result")
 Table = Mapping[Any, Callable[..., Any]]
@@ -37,13 +37,14 @@ def with_custom_operators(export: Callable[[Table], Result], keep: bool) -> Resu
         keep: False calls it once, with the operators alone that torch's exporter lacks.
     """
     table = translations()
+    most = len(table) + _MOST
     while True:
         try:
             return export(table)
         except Exception as error:
             found = blame.unknown_overload(error) if keep else None
             operator = None if found is None else _resolve(*found)
-            if operator is None or operator in table or len(table) >= _MOST:
+            if operator is None or operator in table or len(table) >= most:
                 raise
             table[operator] = _translation(operator)
 
