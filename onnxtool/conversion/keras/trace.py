@@ -26,7 +26,7 @@ def trace(model: KerasLayer, call: Callable[..., Any], signature: Sequence[Any])
     import tensorflow as tf
     from keras.random import SeedGenerator
 
-    seeds: list[Any] = []
+    seeds: list[Any] = []  # layers that augment pictures draw some in inference too, and do not use them
 
     def held(self: Any, **_: Any) -> Any:
         seeds.append(tf.constant([0, 0], self.state.dtype))
@@ -40,9 +40,7 @@ def trace(model: KerasLayer, call: Callable[..., Any], signature: Sequence[Any])
             return tf.function(call, input_signature=list(signature), autograph=False).get_concrete_function()
 
         try:
-            with replaced(
-                SeedGenerator, "next", held
-            ):  # layers that augment pictures draw in inference too, for naught
+            with replaced(SeedGenerator, "next", held):
                 found = traced()
             return traced() if _reach(seeds, found) else found
         except Exception as error:
