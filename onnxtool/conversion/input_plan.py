@@ -135,11 +135,10 @@ def row_inputs(specs: Sequence[TensorSpec], sample: Mapping[str, np.ndarray]) ->
     of their own: of a graph's nodes [n, features] and edges [2, e] neither can be cut alone.
     """
     rows = [s for s in specs if s.shape and not isinstance(s.shape[0], int)]
+    first, behind = {(s.shape or ())[0] for s in rows}, {dim for s in specs for dim in (s.shape or ())[1:]}
     shared = {dim for s in rows for dim in s.shape or ()}
-    if {(s.shape or ())[0] for s in rows} & {dim for s in specs for dim in (s.shape or ())[1:]}:
-        return set()
     own = {d for s in specs for d in s.shape or () if not isinstance(d, int)} - shared
-    together = len({((s.shape or ())[0], len(sample[s.name])) for s in rows}) == 1
+    together = len(first) == 1 == len({len(sample[s.name]) for s in rows}) and not first & behind
     return {s.name for s in rows} if together and not own else set()
 
 

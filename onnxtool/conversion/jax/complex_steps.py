@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from onnxtool.conversion.fourier_tables import waves
+
 _LONGEST = 4096  # of a transform by a matrix
 
 
@@ -33,13 +35,6 @@ def complex_parts(value: Any) -> ComplexParts:
     return ComplexParts(value, jnp.zeros_like(value))
 
 
-def _angles(rows: int, columns: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines of 2 pi j k / length, float64 [rows, columns]; the sines of half circles are zeros."""
-    steps = np.outer(np.arange(rows), np.arange(columns)) % length
-    turns = steps * (2 * np.pi / length)
-    return np.cos(turns), np.where(steps * 2 % length == 0, 0.0, np.sin(turns))
-
-
 def _along(x: Any, axis: int, matrix: np.ndarray) -> Any:
     moved = jnp.moveaxis(x, axis, -1)
     return jnp.moveaxis(jnp.matmul(moved, jnp.asarray(matrix.astype(x.dtype))), -1, axis)
@@ -48,7 +43,7 @@ def _along(x: Any, axis: int, matrix: np.ndarray) -> Any:
 def _transformed(x: ComplexParts, axis: int, *, inverse: bool) -> ComplexParts:
     """All frequencies of an axis, or back."""
     length = x.real.shape[axis]
-    cosines, sines = _angles(length, length, length)
+    cosines, sines = waves(length, length, length)
     if inverse:
         cosines, sines = cosines / length, -sines / length
     real, imag = ((_along(x.real, axis, matrix), _along(x.imag, axis, matrix)) for matrix in (cosines, sines))
@@ -58,13 +53,13 @@ def _transformed(x: ComplexParts, axis: int, *, inverse: bool) -> ComplexParts:
 def _spectrum(x: Any, axis: int) -> ComplexParts:
     """The frequencies from 0 on of a real array; the others are their conjugates."""
     length = x.shape[axis]
-    cosines, sines = _angles(length, length // 2 + 1, length)
-    return ComplexParts(_along(x, axis, cosines), _along(x, axis, 0.0 - sines))  # no -0.0
+    cosines, sines = waves(length, length // 2 + 1, length, -1)
+    return ComplexParts(_along(x, axis, cosines), _along(x, axis, sines))
 
 
 def _real_signal(x: ComplexParts, axis: int, length: int) -> Any:
     """Back from these: each but the first, and the last of an even number, stands for its conjugate too."""
-    cosines, sines = _angles(length // 2 + 1, length, length)
+    cosines, sines = waves(length // 2 + 1, length, length)
     weights = np.full((length // 2 + 1, 1), 2 / length)
     weights[0] = 1 / length
     if length % 2 == 0:

@@ -61,9 +61,7 @@ def _reach(tensors: Sequence[Any], function: Any) -> bool:
 
 @contextmanager
 def _plain_functions() -> Iterator[None]:
-    """Functions inside become part of the graph around them. Keras compiles grouped convolutions with XLA, and such a
-    function is never inlined.
-    """
+    """Functions inside become part of the graph around them, also those that Keras compiles with XLA."""
     import tensorflow as tf
 
     before = tf.config.functions_run_eagerly()

@@ -130,9 +130,8 @@ def test_what_is_quantized_stays_so_in_float32(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
     runner = OnnxRunner.open(tmp_path / "out.onnx")
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
-    np.testing.assert_allclose(
-        found, np.asarray(keras.ops.cast(model(rows), "float32")), atol=0.05
-    )  # bfloat16 has 8 bits
+    expected = np.asarray(keras.ops.cast(model(rows), "float32"))  # of bfloat16, which has 8 bits
+    np.testing.assert_allclose(found, expected, atol=0.05)
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])

@@ -25,6 +25,7 @@ from onnxscript.function_libs.torch_lib.ops.core import (
 from onnxscript.function_libs.torch_lib.ops.fft import aten__fft_c2c, aten__fft_c2r, aten__fft_r2c
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
+from onnxtool.conversion.fourier_tables import waves
 from onnxtool.conversion.patches import LibraryPatch, replaced
 from onnxtool.conversion.small_numbers import atan2
 
@@ -94,10 +95,7 @@ def short_time(
         found = aten_stft(signal, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
         return _real_at_half_circles(found, n_fft, onesided is not False, behind=1)
     bins, lone = (n_fft if onesided is False else n_fft // 2 + 1), len(signal.shape) == 1
-    steps = np.outer(np.arange(bins), np.arange(n_fft)) % n_fft
-    angles = steps * (2 * np.pi / n_fft)
-    waves = np.cos(angles), np.where(steps * 2 % n_fft == 0, 0.0, 0.0 - np.sin(angles))
-    table = np.concatenate(waves)[:, None] / (np.sqrt(n_fft) if normalized else 1.0)
+    table = np.concatenate(waves(bins, n_fft, n_fft, -1))[:, None] / (np.sqrt(n_fft) if normalized else 1.0)
     kernel = op.CastLike(op.Constant(value=ir.tensor(table)), signal)
     if window is not None:
         left, rest = divmod(n_fft - window.shape[0], 2)

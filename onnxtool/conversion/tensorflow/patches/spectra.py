@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.fourier_tables import waves
 from onnxtool.conversion.patches import LibraryPatch
 from onnxtool.conversion.small_numbers import atan2
 from onnxtool.conversion.tensorflow.patches.op_handlers import DOUBLE, FLOAT, Handler, OperatorWriter, handled, written
@@ -32,9 +33,9 @@ def _real_to_half(w: OperatorWriter, dims: int) -> None:
     value, rank = w.inputs[0], _rank(w)
     w.dtype = _REAL_TYPES[w.dtype]
     kept = last // 2 + 1
-    parts = _product(w, [_fitted(w, value, -1, last)], [_waves(last, -1)[:, :, :kept]], rank, -1)
+    parts = _product(w, [_fitted(w, value, -1, last)], [waves(last, kept, last, -1)], rank, -1)
     for axis, size in zip(range(-dims, -1), others, strict=True):
-        parts = _product(w, [_fitted(w, p, axis, size) for p in parts], _both(_waves(size, -1)), rank, axis)
+        parts = _product(w, [_fitted(w, p, axis, size) for p in parts], _both(waves(size, size, size, -1)), rank, axis)
     _give(w, parts)
 
 
@@ -43,10 +44,10 @@ def _half_to_real(w: OperatorWriter, dims: int) -> None:
     *others, last = _lengths(w)
     parts, rank = _parts(w, w.inputs[0]), _rank(w)
     for axis, size in zip(range(-dims, -1), others, strict=True):
-        waves = _waves(size, 1) / size
-        parts = _product(w, [_fitted(w, p, axis, size) for p in parts], _both(waves), rank, axis)
+        back = waves(size, size, size) / size
+        parts = _product(w, [_fitted(w, p, axis, size) for p in parts], _both(back), rank, axis)
     kept = last // 2 + 1
-    cosines, sines = _waves(last, 1)[:, :kept] / last
+    cosines, sines = waves(kept, last, last) / last
     twice = np.full((kept, 1), 2.0)
     twice[[0, -1] if last % 2 == 0 else [0]] = 1.0  # what has no mirror image
     fitted = [_fitted(w, p, -1, kept) for p in parts]
@@ -63,8 +64,8 @@ def _complex_to_complex(w: OperatorWriter, dims: int, sign: int) -> None:
         size = shape[axis] if shape else -1
         if size < 0:
             raise NotImplementedError(f"{w.node.type} along a dim that is free")
-        waves = _waves(size, sign) / (size if sign > 0 else 1)
-        parts = _product(w, parts, _both(waves), rank, axis)
+        both = _both(waves(size, size, size, sign) / (size if sign > 0 else 1))
+        parts = _product(w, parts, both, rank, axis)
     _give(w, parts)
 
 
@@ -179,17 +180,9 @@ def _give(w: OperatorWriter, parts: Sequence[str]) -> None:
     w.give("Concat", *pair, name=f"{_PAIR}_{w.node.name}", axis=-1)
 
 
-def _waves(size: int, sign: int) -> np.ndarray:
-    """Cosines and sines of sign 2 pi i k / size, float64[2, size, size], exact where they are 0."""
-    steps = np.outer(np.arange(size), np.arange(size)) % size
-    angle = 2 * np.pi * steps / size
-    found = np.stack([np.cos(angle), sign * np.sin(angle)])
-    return np.where(np.abs(found) < 1e-15, 0.0, found)
-
-
-def _both(waves: np.ndarray) -> list[np.ndarray]:
+def _both(table: np.ndarray) -> list[np.ndarray]:
     """What the real and what the imaginary numbers are multiplied with."""
-    return [waves, np.stack([-waves[1], waves[0]])]
+    return [table, np.stack([-table[1], table[0]])]
 
 
 def _times(w: OperatorWriter, rows: str, table: np.ndarray) -> str:
