@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class SourceModel(DescribedRunner):
         The proof runs on what this gives.
         """
         return dict(feeds)
+
+    def as_written(self, feeds: Mapping[str, np.ndarray]) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """What `run` gives, in the types that the source itself computes in; None where `run` computes in these.
+
+        Raises:
+            InputError: it does not run in these.
+        """
+        return None
 
     def unproven(self) -> list[str]:
         """What the export decided and no run since has shown to be harmless: a frozen branch, with its line."""

@@ -90,9 +90,16 @@ class JaxModel(SourceModel):
         Raises:
             InputError: the function does not run on these shapes.
         """
+        return self._run(self.jitted, feeds)
+
+    def as_written(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+        """As of the base."""
+        return self._run(jax.jit(self._called), feeds) if self.in_float32 else None
+
+    def _run(self, forward: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         with quiet(0):
             try:
-                results = self.jitted(*(feeds[s.name] for s in self.inputs))
+                results = forward(*(feeds[s.name] for s in self.inputs))
                 return {s.name: np.asarray(r) for s, r in zip(self.outputs, results, strict=True)}
             except Exception as error:
                 raise InputError(f"the JAX function fails to run: {first_line(error)}") from error

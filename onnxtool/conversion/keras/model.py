@@ -45,6 +45,10 @@ class KerasModel(TracedModel, LayeredModel):
 
     def call(self, *flat: Any) -> list[Any]:
         """The forward pass on flat tensors in the interface's layout and dtypes; also what is traced."""
+        with in_float32(self.model):
+            return self._call(*flat)
+
+    def _call(self, *flat: Any) -> list[Any]:
         import keras
 
         ops, tree = keras.ops, keras.tree
@@ -52,8 +56,7 @@ class KerasModel(TracedModel, LayeredModel):
             ops.cast(ops.transpose(t, TO_NHWC) if swaps(s.shape, self.nchw) else t, d) if d != "string" else t
             for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
         ]
-        with in_float32(self.model):
-            result = self.model(*tree.pack_sequence_as(self.structure, arguments), training=False)
+        result = self.model(*tree.pack_sequence_as(self.structure, arguments), training=False)
         paths = tree.flatten_with_path(result)
         self.output_keys = tuple("_".join(str(p) for p in path) for path, _ in paths)
         flat_result = [value for _, value in paths]
@@ -74,6 +77,10 @@ class KerasModel(TracedModel, LayeredModel):
             if all(s.dtype in ("string", found[s.name].dtype) for s in self.outputs):
                 return found
         return self._run(self.trace(), feeds)
+
+    def as_written(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+        """As of the base."""
+        return self._run(self._call, feeds) if uses_bfloat16(self.model) else None
 
     def _run(self, forward: Callable[..., list[Any]], feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         import keras

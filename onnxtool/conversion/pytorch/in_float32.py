@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+
+def narrow_tensors(module: torch.nn.Module) -> list[str]:
+    """Names of parameters and buffers of bfloat16."""
+    return [name for name, tensor in _tensors(module).items() if tensor.dtype == torch.bfloat16]
 
 
 def run_in_float32(module: torch.nn.Module) -> None:
@@ -24,6 +30,32 @@ def run_in_float32(module: torch.nn.Module) -> None:
             return forward(*args, **kwargs)
 
     module.forward = wider
+
+
+@contextmanager
+def as_written(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Inside the block, the module computes in bfloat16 again.
+
+    Args:
+        module: widened; with the forward of `run_in_float32` or its own.
+        names: its tensors that were bfloat16, which their values still are.
+    """
+    found, wider = _tensors(module), module.forward
+    narrow = [found[name] for name in names]
+    module.forward = getattr(wider, "__wrapped__", wider)
+    for tensor in narrow:
+        tensor.data = tensor.data.bfloat16()
+    try:
+        yield
+    finally:
+        module.forward = wider
+        for tensor in narrow:
+            tensor.data = tensor.data.float()
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    named = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    return dict(named[0]) | dict(named[1])
 
 
 class _InFloat32(TorchFunctionMode):  # type: ignore[misc]

@@ -18,7 +18,7 @@ import torch
 from onnxtool.conversion.factory import call_factory, find_factory
 from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program, refuse_unsafe_script
-from onnxtool.conversion.pytorch.in_float32 import run_in_float32
+from onnxtool.conversion.pytorch.in_float32 import narrow_tensors, run_in_float32
 from onnxtool.conversion.pytorch.sentence_transformers import load_embedding_model
 from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
 from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
@@ -42,6 +42,7 @@ class Loaded:
         program: the exported program, if it was one.
         shapes: input shapes to take where the user gives none for the main input.
         domains: which integers the others of these inputs may hold.
+        narrow: tensors of bfloat16, which are float32 now.
     """
 
     module: torch.nn.Module
@@ -50,6 +51,7 @@ class Loaded:
     program: torch.export.ExportedProgram | None = None
     shapes: dict[str, tuple[Dim, ...]] = field(default_factory=dict)
     domains: dict[str, Domain] = field(default_factory=dict)
+    narrow: list[str] = field(default_factory=list)
 
 
 def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
@@ -277,8 +279,9 @@ def _to_eval(loaded: Loaded) -> None:
 def _widen(loaded: Loaded, options: ConvertOptions) -> None:
     """Compute a bfloat16 model in float32, which holds its weights exactly: the runtime's CPU side has no bfloat16."""
     wanted = {dtype_name(d) for d in options.input_dtypes.values()}
-    narrow = any(t.dtype == torch.bfloat16 for t in (*loaded.module.parameters(), *loaded.module.buffers()))
+    narrow = narrow_tensors(loaded.module)
     if narrow and "bfloat16" not in wanted and not isinstance(loaded.module, torch.jit.ScriptModule):
+        loaded.narrow = narrow
         loaded.module.float()
         if loaded.program is None:
             run_in_float32(loaded.module)

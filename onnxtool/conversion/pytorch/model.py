@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -21,6 +22,7 @@ from onnxtool.conversion.pytorch.export_errors import FixedDimError
 from onnxtool.conversion.pytorch.exported_program import plan_program
 from onnxtool.conversion.pytorch.float64_reference import in_float64
 from onnxtool.conversion.pytorch.guards import Guard
+from onnxtool.conversion.pytorch.in_float32 import as_written
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
 from onnxtool.conversion.pytorch.stable_order import stable_order
@@ -108,6 +110,7 @@ class TorchModel(LayeredModel):
         guards: comparisons of sizes that the exporter decided for good.
         numbers: what the last run gave that is a number and no tensor.
         usual_dims: sizes for dims that nobody asked to be dynamic, should the model fix them.
+        narrow: tensors that were bfloat16 when it was loaded.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -127,6 +130,7 @@ class TorchModel(LayeredModel):
     guards: DecidedSizes | None = None
     numbers: list[str] = field(default_factory=list)
     usual_dims: Mapping[str, int] = field(default_factory=dict)
+    narrow: Sequence[str] = ()
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -156,7 +160,7 @@ class TorchModel(LayeredModel):
             options = replace(options, input_dtypes={**whole, **options.input_dtypes})
             plan = plan_inputs(loaded.module, options, loaded.notes)
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program, loaded.domains or None)
-        model.usual_dims = usual
+        model.usual_dims, model.narrow = usual, loaded.narrow
         try:
             model.state = ModuleState(model.module)
             loaded_first = AsLoaded(model.module)
@@ -284,6 +288,17 @@ class TorchModel(LayeredModel):
         if len(tensors) != len(self.outputs):  # attention without weights for a batch without a row
             raise InputError(f"the PyTorch model gives {len(tensors)} outputs here, not {len(self.outputs)}")
         return {s.name: to_numpy(t) for s, t in zip(self.outputs, tensors, strict=True)}
+
+    def as_written(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+        """As of the base; floats are given as bfloat16 where the module takes no float32."""
+        if not self.narrow or self.random:
+            return None
+        with as_written(self.module, self.narrow):
+            try:
+                return self.run(feeds)
+            except InputError:
+                narrow = {n: a.astype(ml_dtypes.bfloat16) if a.dtype == np.float32 else a for n, a in feeds.items()}
+                return self.run(narrow)
 
     def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:
         """One forward pass; `see` gets name, kind and value of what each module inside gives; see `pytorch_layers`."""

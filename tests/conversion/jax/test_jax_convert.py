@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 import onnxtool
-from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.runtime.runner import OnnxRunner
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
@@ -143,6 +143,14 @@ def test_bfloat16_is_computed_in_float32(tmp_path: Path) -> None:
     assert not onnxtool.convert(rounded, tmp_path / "m.onnx", input_shapes={"x": ("length", 6)}, effort="quick").notes
     (found,) = OnnxRunner.open(tmp_path / "m.onnx").run({"x": rows}).values()
     np.testing.assert_array_equal(found, rounded(jax.numpy.asarray(rows)))
+
+
+def test_float32_is_held_against_the_function_in_bfloat16(tmp_path: Path) -> None:
+    def coarse(x: Any) -> Any:
+        return (x.astype(jax.numpy.bfloat16) + 256) - 256  # whose next neighbour is 258
+
+    with pytest.raises(VerdictError, match=r"% off .* what the model gives in bfloat16"):
+        onnxtool.convert(coarse, tmp_path / "m.onnx", input_shapes={"x": ("rows", 6)}, effort="quick")
 
 
 def test_what_cannot_be_converted_is_said_in_a_line(tmp_path: Path) -> None:

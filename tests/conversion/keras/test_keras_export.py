@@ -15,7 +15,7 @@ from onnxtool.conversion.convert import convert
 from onnxtool.conversion.input_plan import name_dims, unique
 from onnxtool.conversion.keras import trace
 from onnxtool.conversion.tensorflow.environment import import_keras, quiet
-from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.errors import UnsupportedError, UsageError, VerdictError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
 from onnxtool.runtime.runner import OnnxRunner
@@ -132,6 +132,16 @@ def test_what_is_quantized_stays_so_in_float32(tmp_path: Path) -> None:
     (found,) = runner.run({runner.inputs[0].name: rows}).values()
     expected = np.asarray(keras.ops.cast(model(rows), "float32"))  # of bfloat16, which has 8 bits
     np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+def test_float32_is_held_against_the_model_in_bfloat16(tmp_path: Path) -> None:
+    class ByType(keras.Layer):
+        def call(self, x: Any) -> Any:
+            return x * (3 if self.compute_dtype == "bfloat16" else 1)
+
+    image = keras.Input((8,))
+    with pytest.raises(VerdictError, match=r"67% off .* what the model gives in bfloat16"):
+        convert(keras.Model(image, ByType(dtype="bfloat16")(image)), tmp_path / "out.onnx", effort="quick")
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])

@@ -12,6 +12,7 @@ from torch import nn
 
 import onnxtool
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
+from onnxtool.errors import VerdictError
 
 
 class Mixed(nn.Module):  # type: ignore[misc]
@@ -43,6 +44,27 @@ def test_casts_to_bfloat16_are_casts_to_float32(how: str, tmp_path: Path) -> Non
     (found,) = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})
     with torch.no_grad():
         np.testing.assert_allclose(found, Mixed(how)(torch.from_numpy(x)).numpy(), rtol=0.05, atol=0.02)
+
+
+class ByType(nn.Module):  # type: ignore[misc]
+    """Gives something else in bfloat16."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.layer, self.factor = nn.Linear(4, 3, dtype=torch.bfloat16), factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        return y * self.factor if self.layer.weight.dtype == torch.bfloat16 else y
+
+
+def test_float32_is_held_against_the_model_in_bfloat16(tmp_path: Path) -> None:
+    shapes = {"x": ("batch", 4)}
+    with pytest.raises(VerdictError, match=r"50% off .* what the model gives in bfloat16"):
+        onnxtool.convert(ByType(2.0), tmp_path / "out.onnx", input_shapes=shapes, effort="quick")
+    assert not (tmp_path / "out.onnx").exists()
+    notes = {f: onnxtool.convert(ByType(f), None, input_shapes=shapes, effort="quick").notes for f in (1.0, 1.1)}
+    assert ["9% off" in " ".join(notes[f]) for f in notes] == [False, True]
 
 
 def test_no_bfloat16_is_left() -> None:
