@@ -9,7 +9,6 @@ from functools import partial
 import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
-from onnxtool.model import io
 from onnxtool.model.ir.queries import inner_nodes
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC, is_recurrent
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
@@ -44,7 +43,7 @@ _MOST_SAMPLES, _IN_ALL = 256, 50_000_000  # samples, values of activations
 _AT_ONCE = 1_000_000  # values of activations: of more, several samples at once take more memory, and no less time
 _MOST_AT_ONCE = 8  # samples
 _LEAST_SAMPLES = 8  # to calibrate with and to judge on, however short the time
-_GLANCED, _HEAVY = 4, 500_000_000  # samples, for sizes alone until ranges are needed; bytes of weights
+_GLANCED = 4  # samples, for sizes alone until ranges are needed
 
 
 def search(
@@ -79,9 +78,7 @@ def search(
     if not nodes and not inner and not only_storage:
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
     seen, complete = {}, None
-    if measured is not None and io.weight_bytes(job.prepared) > _HEAVY:  # a second session would take longer
-        seen = _observed(job, base, nodes, _timely(measured, clock, "calibration"))
-    elif measured is not None:
+    if measured is not None:
         seen = _observed(job, base, nodes, measured.limited(_GLANCED))
         complete = partial(_observed, job, base, nodes, _timely(measured, clock, "ranges"))
     values = sum(o.elements for o in seen.values())

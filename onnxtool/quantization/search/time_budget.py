@@ -9,7 +9,6 @@ from contextvars import ContextVar
 
 # Of the time limit, by when a stage ends.
 _SHARES = {
-    "calibration": 0.25,
     "judging": 0.35,
     "families": 0.35,
     "ranges": 0.45,

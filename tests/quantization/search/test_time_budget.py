@@ -70,7 +70,7 @@ def at(moment: float, monkeypatch: pytest.MonkeyPatch) -> TimeBudget:
 
 
 STAGES = {
-    "calibration": 25,
+    "ranges": 45,
     "judging": 35,
     "families": 35,
     "moves": 60,
@@ -107,8 +107,8 @@ def test_what_is_left_and_spent_and_when_stages_end() -> None:
     clock = started(30)
     assert clock.spent == pytest.approx(30, abs=1) and clock.left == pytest.approx(70, abs=1)
     assert started(130).left == 0
-    ends = {stage: clock.moment(stage) - clock.began for stage in ("calibration", "judging", "moves", "choice")}
-    assert ends == pytest.approx({"calibration": 25, "judging": 35, "moves": 60, "choice": 100})
+    ends = {stage: clock.moment(stage) - clock.began for stage in ("ranges", "judging", "moves", "choice")}
+    assert ends == pytest.approx({"ranges": 45, "judging": 35, "moves": 60, "choice": 100})
 
 
 def test_the_dearest_of_the_last_three_candidates_tells_what_the_next_one_costs() -> None:
