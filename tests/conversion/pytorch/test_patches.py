@@ -538,3 +538,13 @@ def test_every_correction_has_a_case() -> None:
 @pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
 def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)
+
+
+def test_a_table_that_is_never_made_again_stays_as_it_is(tmp_path: Path) -> None:
+    class LongPositions(GrowingPositions):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.weights[: x.shape[1]]
+
+    module = LongPositions()
+    module.make_weights(64, 8)
+    assert agrees(module, SEQUENCE, tmp_path, "dynamo", dims=("batch", "length", 8))

@@ -7,6 +7,7 @@ than these have.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -26,7 +27,7 @@ def _grown(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
     with ExitStack() as stack:
         tables: dict[int, torch.Tensor] = {}
         for method, (name, dim) in _TABLES.items():
-            found = [p for p in _module.modules() if hasattr(type(p), method) and name in p._buffers]
+            found = [p for p in _module.modules() if name in p._buffers and method in _names_in_forward(p)]
             for part in found:
                 tables[id(part)] = part._buffers[name].narrow(dim, 0, 0)
                 part.register_buffer(_FREQUENCIES, _frequencies(part, method), persistent=False)
@@ -37,6 +38,11 @@ def _grown(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
                 setattr(kind, name, _held_in(tables))
                 stack.callback(delattr, kind, name)
         yield
+
+
+def _names_in_forward(part: torch.nn.Module) -> tuple[str, ...]:
+    code = getattr(inspect.unwrap(type(part).forward), "__code__", None)
+    return code.co_names if code is not None else ()
 
 
 def _frequencies(part: Any, method: str) -> torch.Tensor:
