@@ -96,7 +96,7 @@ class SourceProof:
         domains = input_domains(graph) | dict(self._model.feeds_hint or {})
         self.probes = probe(self._model, self._options, domains)
         self._as_given = as_given(self._model, self._options.sample)
-        _hold_to_types(self._model, self.probes[0])
+        _hold_to_types(self._model, self.probes)
 
     def observe_further(self, graph: ir.Model, source: SourceModel, seconds: float, *, stays: bool) -> None:
         """Run the source on sizes and values that its graph and its code make worth trying.
@@ -276,20 +276,23 @@ class SourceProof:
             ) from error
 
 
-def _hold_to_types(source: SourceModel, first: Probe) -> None:
+def _hold_to_types(source: SourceModel, probes: Sequence[Probe]) -> None:
     """What the source gives in its own types: where the file computes in wider ones, roundings lie between the two.
 
     Raises:
         VerdictError: it cannot be rounding.
     """
-    try:
-        given = source.as_written(first.feeds)
-    except InputError as error:
-        source.notes.append(f"not held against the model in bfloat16, in which it does not run: {error}")
-        return
-    own = {} if given is None else flatten(given)
-    wide = flatten(first.outputs)
-    off = {name: _distance(np.asarray(wide[name]), np.asarray(array)) for name, array in own.items()}
+    squares: dict[str, np.ndarray] = {}  # of the difference, and of the larger output, over all probes: some may cancel
+    for probe in probes:
+        try:
+            given = source.as_written(probe.feeds)
+        except InputError as error:
+            source.notes.append(f"not held against the model in bfloat16, in which it does not run: {error}")
+            return
+        wide = flatten(probe.outputs)
+        for name, array in ({} if given is None else flatten(given)).items():
+            squares[name] = squares.get(name, 0) + _squares(np.asarray(wide[name]), np.asarray(array))
+    off = {name: float(np.sqrt(apart / scale)) for name, (apart, scale) in squares.items() if scale}
     worst = max(off, key=off.__getitem__, default="")
     if not worst or off[worst] < _WIDER_TOLD:
         return
@@ -303,15 +306,14 @@ def _hold_to_types(source: SourceModel, first: Probe) -> None:
     )
 
 
-def _distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Root mean square of a - b as a share of the larger one's; 0 of no floats."""
+def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Sums of squares: of a - b, and of the larger of both; zeros where they are no floats."""
     if a.dtype.kind not in "fV" or a.shape != b.shape:
-        return 0.0
+        return np.zeros(2)
     a, b = a.astype(np.float64), b.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     a, b = a[finite], b[finite]
-    scale = max(np.square(a).sum(), np.square(b).sum())
-    return float(np.sqrt(np.square(a - b).sum() / scale)) if scale else 0.0
+    return np.array([np.square(a - b).sum(), max(np.square(a).sum(), np.square(b).sum())])
 
 
 def _refuse_state(source: SourceModel, first: Probe) -> None:

@@ -19,6 +19,7 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.certificate import CertificateReport
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.worker import apart
 
 F32 = np.dtype("float32")
@@ -362,3 +363,13 @@ def test_a_branch_that_only_new_inputs_reach_is_named_where_the_source_is_gone(s
     report = held.compare(graph(body))
     assert not report.differs and report.coverage is not None
     assert [b.part for b in report.coverage.unreached] == ([] if stays else ["then branch"])
+
+
+def test_outputs_of_all_runs_together_tell_whether_bfloat16_only_rounds() -> None:
+    """In one of them an output may cancel, so that all of it is rounding."""
+    model = Doubler(1)
+    probes = [Probe(f, model.run(f)) for f in ({"x": np.zeros(1, F32)}, {"x": np.full(1, 50, F32)})]
+    for error, refused in ((1.0, False), (50.0, True)):
+        model.as_written = lambda feeds, error=error: {"y": 2 * feeds["x"] + error}  # type: ignore[method-assign]
+        with pytest.raises(VerdictError, match="in bfloat16") if refused else nullcontext():
+            equivalence._hold_to_types(model, probes)
