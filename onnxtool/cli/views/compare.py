@@ -69,14 +69,15 @@ def _verdict(report: CompareReport) -> str:
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
+    found = f"no {'other ' if report.coverage is not None and report.coverage.limits else ''}difference found"
     doubted = report.certificate if report.verdict == "tested" else None
     if doubted is not None and doubted.unlike:
-        outcome = "not shown to be the same function; no difference found"
+        outcome = f"not shown to be the same function; {found}"
     elif doubted is not None and doubted.same_function:
-        outcome = "the same function but for rounding, NaN or infinity; no difference found"
+        outcome = f"the same function but for rounding, NaN or infinity; {found}"
     if report.verdict == "not tested":
         listed = ", ".join(o.why_not_tested for o in report.not_tested)
-        outcome = f"not tested: {listed} in every run; no difference found"
+        outcome = f"not tested: {listed} in every run; {found}"
     own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
     but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""
     but += f", {plural(left, 'output')} not compared" if left else ""
