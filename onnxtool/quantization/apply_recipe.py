@@ -153,7 +153,7 @@ def _observe_extremes(
     if recipe.ranges is not None or data is None:
         return recipe if recipe.ranges is not None else recipe.with_ranges({})
     names = [v.name or "" for node in prepared.graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
-    seen = observe(prepared, names, data, threads=threads)
+    seen = observe(prepared, names, data, threads=threads, finite=True)
     extremes = {name: max(abs(o.low), abs(o.high)) for name, o in seen.items() if o.low <= o.high}
     large = overflowing(extremes)
     return recipe.with_ranges({name: (-extremes[name], extremes[name]) for name in sorted(large)})

@@ -85,8 +85,11 @@ def takes_half(node: ir.Node, opset: int) -> bool:
 
 
 def _overflows(value: ir.Value | None) -> bool:
+    """Whether a constant holds finite numbers that float16 does not have; infinity it has."""
     array = constant_array(value)
-    return array is not None and array.dtype == np.float32 and array.size > 0 and float(np.abs(array).max()) > _LARGEST
+    if array is None or array.dtype != np.float32:
+        return False
+    return float(np.abs(array).max(where=np.isfinite(array), initial=0)) > _LARGEST
 
 
 class _Narrowing:

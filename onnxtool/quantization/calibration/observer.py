@@ -49,6 +49,7 @@ def observe(
     histogram: bool = False,
     threads: int | None = None,
     channels: Mapping[str, int] | None = None,
+    finite: bool = False,
 ) -> dict[str, ObservedRange]:
     """Run `model` over `data` and watch `tensors`.
 
@@ -59,6 +60,7 @@ def observe(
         histogram: keep histograms too (for percentile, mse and entropy), and how many elements a tensor has.
         threads: of the runtime; None: one, or all where that saves time.
         channels: how many channels (last axis) those of them have that are to be known channel by channel.
+        finite: look at finite elements alone; infinity (of a mask) is no fault.
 
     Returns:
         What was seen, by tensor name; `ObservedChannels` of those in `channels`.
@@ -73,7 +75,7 @@ def observe(
     strides = _strides(model, tensors, data, seen, threads) if histogram else {}
     known = _known_ranges(model, [name for name in tensors if name not in channels])
     tensors = [name for name in tensors if name not in known]
-    watch = _Watch(model, tensors, strides, channels)
+    watch = _Watch(model, tensors, strides, channels, finite=finite)
     on_one = threads is None and io.weight_bytes(model) < _LARGE
     runner = watch.open(_options(1 if on_one else threads))
     watched = {name: seen[name] for name in tensors}
@@ -88,7 +90,7 @@ def observe(
                     del runner  # the memory of one session at a time
                     runner = watch.open(_options(None))
             if watch.take(found, watched, index):
-                _blame(model, tensors, feeds, data.place(index), threads)
+                _blame(model, tensors, feeds, data.place(index), threads, ["NaN"] if finite else ["NaN", "infinity"])
             count += 1
             task.advance()
     if not count:
@@ -135,15 +137,18 @@ def _strides(
     return strides
 
 
-def _blame(model: ir.Model, tensors: Sequence[str], feeds: Feeds, where: str, threads: int | None) -> None:
-    """Name the first tensor that holds NaN or infinity.
+def _blame(
+    model: ir.Model, tensors: Sequence[str], feeds: Feeds, where: str, threads: int | None, kinds: Sequence[str]
+) -> None:
+    """Name the first tensor that holds NaN or infinity, as far as `kinds` names it.
 
     Raises:
         InputError: one of them does.
     """
     probe = OutputProbe(model)
     checks = []
-    for kind, operator in (("NaN", "IsNaN"), ("infinity", "IsInf")):
+    for kind in kinds:
+        operator = "IsNaN" if kind == "NaN" else "IsInf"
         for position, name in enumerate(tensors):
             flags = probe.step(operator, [probe.values[name]], f"{kind}_{position}_flags")
             single = probe.step("Cast", [flags], f"{kind}_{position}_number", {"to": int(ir.DataType.FLOAT)})
@@ -205,7 +210,13 @@ class _Watch(OutputProbe):
     """A model whose outputs are statistics of some of its tensors."""
 
     def __init__(
-        self, model: ir.Model, tensors: Sequence[str], strides: Mapping[str, int], channels: Mapping[str, int]
+        self,
+        model: ir.Model,
+        tensors: Sequence[str],
+        strides: Mapping[str, int],
+        channels: Mapping[str, int],
+        *,
+        finite: bool,
     ) -> None:
         super().__init__(model)
         self._strides = strides
@@ -217,8 +228,12 @@ class _Watch(OutputProbe):
             n: new_initializer(self.graph, f"onnxtool_{n}", np.array([v], np.int64))
             for n, v in {"flat": -1, "axis": 0, "end": 2**62, **{f"by_{s}": s for s in self._starts}}.items()
         }
+        zero = new_initializer(self.graph, "onnxtool_zero", np.array(0, np.float32)) if finite else None
         for position, name in enumerate(tensors):
             value = self.values[name]
+            if zero is not None:
+                infinite = self.step("IsInf", [value], f"infinite_{position}")
+                value = self.step("Where", [infinite, zero, value], f"finite_{position}")
             if name in channels:
                 width = np.array([-1, channels[name]], np.int64)
                 shape = new_initializer(self.graph, f"onnxtool_shape_{position}", width)
@@ -226,7 +241,7 @@ class _Watch(OutputProbe):
                 self.lows[name] = self.rows("ReduceMin", value, shape, f"low_{position}")
             else:
                 self.highs[name] = self.add("ReduceMax", value, f"high_{position}")
-            if name not in channels and not _never_negative(value):
+            if name not in channels and not _never_negative(self.values[name]):
                 self.lows[name] = self.add("ReduceMin", value, f"low_{position}")
             if name in strides:
                 self.sampled[name] = self.output(self._sample(value, strides[name], f"values_{position}"))

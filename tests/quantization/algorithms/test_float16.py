@@ -68,6 +68,22 @@ def test_activations_that_overflow_on_the_data_stay_single(tmp_path: Path) -> No
     assert report.fidelity.sqnr_db > 50, "exp(15) is beyond float16"
 
 
+def test_infinity_of_a_mask_is_half_precisions_too(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Greater", ["x", "one"], ["hidden"]),
+        helper.make_node("Where", ["hidden", "never", "x"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"]),
+        helper.make_node("MatMul", ["shares", "w"], ["y"]),
+    ]
+    arrays = {"one": np.array(1, np.float32), "never": np.array(-np.inf, np.float32), "w": weights(4, 4)}
+    io.save(io.from_proto(build(nodes, arrays, {"x": ["n", 4]}, {"y": ["n", 4]})), tmp_path / "m.onnx")
+    data = {"x": np.linspace(-1, 1.4, 64, dtype=np.float32).reshape(4, 16).T}
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "h.onnx", mode="float16", data=data)
+    assert report.fidelity.sqnr_db > 50
+    casts = [n for n in onnx.load(tmp_path / "h.onnx").graph.node if n.op_type == "Cast"]
+    assert not casts, "nothing stays float32"
+
+
 def test_half_the_size_and_the_same_answers(fixtures: Path, digits_onnx: Path, tmp_path: Path) -> None:
     report = onnxtool.quantize(
         digits_onnx,

@@ -101,6 +101,16 @@ def test_what_the_float_model_cannot_compute_is_named(operator: str, bad: float,
         observe(io.from_proto(proto), ["x", "t"], source_of(proto, data))
 
 
+def test_finite_elements_alone_where_infinity_is_no_fault() -> None:
+    data = np.ones((6, 4), np.float32)
+    data[4, 2] = 200.0
+    seen = observe(io.from_proto(failing_proto("Exp")), ["t"], source_of(failing_proto("Exp"), data), finite=True)
+    assert seen["t"].high == pytest.approx(np.e)
+    data[4, 2] = -1.0
+    with pytest.raises(InputError, match="sample 4: tensor 't' becomes NaN"):
+        observe(io.from_proto(failing_proto("Sqrt")), ["t"], source_of(failing_proto("Sqrt"), data), finite=True)
+
+
 def test_raising_the_opset_keeps_large_weights() -> None:
     proto = build(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
