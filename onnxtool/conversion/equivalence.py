@@ -200,12 +200,12 @@ class SourceProof:
             graph: as it is written.
             report: of the comparison; it stays as it is where outputs differ.
         """
-        found = None if report.differs else self._certificate(graph)
+        found = None if report.differs else self._certificate(graph, "normal" if report.is_untold else None)
         return report if found is None else replace(report, certificate=found)
 
-    def _certificate(self, graph: ir.Model) -> CertificateReport | None:
+    def _certificate(self, graph: ir.Model, effort: Effort | None = None) -> CertificateReport | None:
         """Of the source and its file; None where the source does not tell its operators, or the effort is too low."""
-        seconds = CERTIFICATE_SECONDS[self._options.effort]
+        seconds = CERTIFICATE_SECONDS[effort or self._options.effort]
         if type(self._model).operator_trace is DescribedRunner.operator_trace or not seconds:
             return None
         if io.weight_bytes(graph) > WORTHWHILE:

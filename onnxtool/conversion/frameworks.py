@@ -40,7 +40,7 @@ class KerasLayer(Protocol):
         """What its class gives besides."""
 
 
-def copy_with(estimator: EstimatorT, **attributes: object) -> EstimatorT:
+def copy_with(estimator: EstimatorT, /, **attributes: object) -> EstimatorT:
     """A copy of an estimator with other attributes."""
     found = copy.copy(estimator)
     for name, value in attributes.items():

@@ -322,7 +322,7 @@ def test_a_sample_whose_inputs_have_no_row_in_common_stays_as_it_is() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_a_certificate_stands_in_the_report_where_nothing_differs(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     held, certificate = proof(Doubler("batch", "n")), CertificateReport("A", "B", "certified")
-    monkeypatch.setattr(held, "_certificate", lambda _: certificate if known else None)
+    monkeypatch.setattr(held, "_certificate", lambda *_: certificate if known else None)
     right, wrong = (graph(f"y = {body}") for body in ("Add(x, x)", "Neg(x)"))
     assert held.certified(right, held.compare(right)).certificate is (certificate if known else None)
     assert held.certified(wrong, held.compare(wrong)).certificate is None

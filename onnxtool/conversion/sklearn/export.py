@@ -57,7 +57,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         wide = tuple(replace(s, dtype=_DOUBLE) if model.types.get(s.name) == _SINGLE else s for s in model.inputs)
         return _export_with(model, wide, opset, doubles=True, zipmap=zipmap, verbose=verbose)
     single_matrix = not model.columns and model.inputs[0].dtype == np.dtype("float32")
-    refuse_hopeless(plain(model.estimator), single_matrix, encoded=bool(model.categories))
+    refuse_hopeless(plain(model.estimator), single_matrix)
     try:
         with quiet(verbose):
             proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
@@ -69,7 +69,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     if model.doubles:
         precision.widen(proto)
     model.dropped = tuple(chosen_options(model.estimator))
-    told = (category_notes(step, encoded=bool(model.categories)) for step in steps_of(model.estimator))
+    told = map(category_notes, steps_of(model.estimator))
     model.notes.extend(dict.fromkeys(note for notes in told for note in notes))
     clean_up(proto, model)
     model.untested = left_out(proto)

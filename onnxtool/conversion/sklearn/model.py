@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.boosting.catboost_categories import categories_in
-from onnxtool.conversion.boosting.category_columns import (
-    columns_apart,
-    numbered_alike,
-    preprocessing_apart,
-    with_encoder,
-)
+from onnxtool.conversion.boosting.category_columns import categories_apart, columns_apart
 from onnxtool.conversion.boosting.xgboost_trees import is_linear
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
@@ -33,6 +27,7 @@ from onnxtool.conversion.sklearn.schema import (
     last_step,
     object_columns,
     schema_of,
+    steps_of,
     text_columns,
 )
 from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
@@ -126,13 +121,8 @@ class SklearnModel(SourceModel):
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
         shown, float_dtype = estimator, np.dtype("float64")
         simple = plain(estimator)
-        numbered, columns = numbered_alike(simple)
-        if columns:
-            estimator = with_encoder(numbered, columns)
-        elif known := categories_in(simple, options.sample):
-            estimator = with_encoder(simple, known)
-        elif (apart := preprocessing_apart(columns_apart(simple))) is not simple:
-            estimator = apart
+        apart, columns = categories_apart(columns_apart(simple), options.sample)
+        estimator = estimator if apart is simple else apart
         schema = schema_of(source, estimator, float_dtype)
         features = _feature_names(estimator)
         described = [
@@ -174,7 +164,7 @@ class SklearnModel(SourceModel):
             form=form,
             framework=f"scikit-learn {sklearn.__version__}",
             notes=notes,
-            advice="" if columns else category_advice(estimator),
+            advice=category_advice(estimator),
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_kind(last_step(estimator)) == "classifier" and not hasattr(estimator, "predict_proba"),
             doubles=double in kinds or single not in kinds,
@@ -279,7 +269,8 @@ class SklearnModel(SourceModel):
         self.notes.extend([note] if note not in self.notes else [])
         chosen = np.arange(count)
         chosen[tied] = np.resize(clear, count - len(clear)) if len(clear) else chosen
-        given = feeds if len(clear) else {n: np.resize(a, (count, *a.shape[1:])) for n, a in self._clear_rows.items()}
+        known = {} if len(clear) else self._clear_rows  # a sample's may be wider than the file's inputs
+        given = {n: np.resize(a, (count, *a.shape[1:])).astype(feeds[n].dtype) for n, a in known.items()}
         return {name: array[chosen] for name, array in (given or feeds).items()}
 
     def _tied_classes(self, run: Callable[[], Mapping[str, Any]], count: int) -> np.ndarray:
@@ -328,8 +319,12 @@ class SklearnModel(SourceModel):
         with needs_extra("columns by name", "pandas", "sklearn"):
             import pandas
         frame = pandas.DataFrame(columns)
+        strict = any(hasattr(step, "get_booster") for step in steps_of(self.estimator) if self.categories)  # XGBoost
         for name, known in self.categories.items():
-            frame[name] = pandas.Categorical.from_codes(pandas.Index(known).get_indexer(frame[name]), known)
+            index = pandas.Index(known, dtype=getattr(known[0], "dtype", None))
+            if not strict:  # others are given as they are, to what stands beside boosters
+                index = index.append(pandas.Index(frame[name].dropna().unique()).difference(index, sort=False))
+            frame[name] = pandas.Categorical.from_codes(index.get_indexer(frame[name]), index)
         return frame
 
 

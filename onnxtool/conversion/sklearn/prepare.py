@@ -106,13 +106,12 @@ def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
     return estimator, notes
 
 
-def refuse_hopeless(estimator: Estimator, float32_matrix: bool, *, encoded: bool) -> None:
+def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
     """Refuse what skl2onnx writes a wrong or an invalid graph for.
 
     Args:
         estimator: fitted, as of `plain`.
         float32_matrix: whether the ONNX form takes one matrix of float32.
-        encoded: a step in front numbers the categories of a booster.
 
     Raises:
         UnsupportedError: says which step, and what to do.
@@ -128,7 +127,7 @@ def refuse_hopeless(estimator: Estimator, float32_matrix: bool, *, encoded: bool
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
             raise UnsupportedError(category_advice(step))
-        if not encoded and step is not estimator and numbered_categories(step):
+        if step is not estimator and numbered_categories(step):
             raise UnsupportedError(
                 f"{name}: behind or inside other steps, its categories have no ONNX form here. Encode them before "
                 "(OrdinalEncoder), and fit it on numbers."
@@ -158,7 +157,7 @@ def category_advice(estimator: Estimator) -> str:
     """What to do about columns of categories that a booster was fitted on; "" where it was fitted on numbers alone."""
     for step in steps_of(estimator):
         name = type(step).__name__
-        if step is estimator and asks_for_categories(step):
+        if asks_for_categories(step) and (step is estimator or hasattr(estimator, "feature_names_in_")):
             return (
                 f"{name}: it holds hashes of its categories and not the categories. Give a table that has all of them, "
                 "the one it was fitted on: --sample train.csv, or sample=frame in Python."

@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import VotingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 
 import onnxtool
 from onnxtool.errors import InputError, UnsupportedError
@@ -86,3 +91,13 @@ def test_a_table_without_all_categories_is_refused_and_so_is_none(tmp_path: Path
         onnxtool.convert(model, tmp_path / "m.onnx", sample=FRAME.assign(town=0.5))
     with pytest.raises(InputError, match="no column 'town'"):
         onnxtool.convert(model, tmp_path / "m.onnx", sample=FRAME.drop(columns="town"))
+
+
+def test_categories_among_votes_are_looked_up(tmp_path: Path) -> None:
+    boosted = catboost.CatBoostRegressor(**QUIET, cat_features=("town", "zone", "new"))  # a list cannot be cloned
+    numbers = make_pipeline(make_column_transformer((SimpleImputer(), ["size"])), Ridge())
+    model = VotingRegressor([("a", boosted), ("b", numbers)]).fit(FRAME, TARGET)
+    (found,) = run_converted(model, tmp_path, *columns(OTHERS), sample=FRAME)
+    np.testing.assert_allclose(found[:, 0], model.predict(OTHERS), rtol=1e-5, atol=1e-5)
+    with pytest.raises(UnsupportedError, match="--sample"):
+        onnxtool.convert(model, tmp_path / "out.onnx")

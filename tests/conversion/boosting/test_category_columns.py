@@ -10,8 +10,8 @@ import pandas
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import StackingClassifier, VotingClassifier
-from sklearn.model_selection import GridSearchCV
+from sklearn.ensemble import HistGradientBoostingClassifier, StackingClassifier, VotingClassifier
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,6 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 import onnxtool
 from onnxtool.conversion.boosting.category_columns import category_columns, category_notes, numbered_categories
 from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.runtime.data.frames import as_table
 from tests.conversion.sklearn.converted_model import run_converted
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -72,9 +73,11 @@ def test_other_categories_stay_numbers(towns: Any) -> None:
         ("lightgbm", ["b", "c", "a"]),
         ("xgboost", ["b", "c", "a"]),
         ("lightgbm", [2.5, 0.1, 7.0]),
+        ("xgboost", np.array([-3, 7, 20], np.int8)),
+        ("xgboost", np.array([20, -3, 7], np.int32)),
     ],
 )
-def test_categories_in_an_order_of_their_own_are_looked_up(library: str, order: list[Any], tmp_path: Path) -> None:
+def test_categories_in_an_order_of_their_own_are_looked_up(library: str, order: Any, tmp_path: Path) -> None:
     kinds = pandas.Categorical.from_codes(RANDOM.integers(0, 3, 300), order)
     frame = FRAME[["size"]].assign(kind=kinds)
     target = frame["size"] + 3.0 * (kinds == order[0]) - (kinds == order[1])
@@ -93,7 +96,12 @@ def test_ordered_categories_of_lightgbm_are_looked_up_where_their_column_is_know
     (found,) = onnxtool.run(tmp_path / "out.onnx", data=frame).values.values()
     np.testing.assert_allclose(found.ravel(), model.predict(frame), rtol=1e-5)
     frame["rooms"] = RANDOM.integers(0, 3, 300)  # which may as well be the numbers of three categories
-    assert category_columns(lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(frame, TARGET)) == {}
+    model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(frame, TARGET + frame.zone.cat.codes)
+    assert category_columns(model) == {}
+    assert category_columns(model, as_table(frame.assign(rooms=frame.zone))) == {}  # nor does such a table tell
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick", sample=frame).ok
+    (found,) = onnxtool.run(tmp_path / "out.onnx", data=frame).values.values()
+    np.testing.assert_allclose(found.ravel(), model.predict(frame), rtol=1e-5)
 
 
 XGBOOST = [{}, {"max_cat_to_onehot": 50}, {"booster": "dart", "rate_drop": 0.5}]
@@ -133,11 +141,37 @@ def test_leaves_of_several_numbers(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, model.predict(rows), atol=1e-5)
 
 
-def test_texts_that_xgboost_cuts_short_stay_numbers() -> None:
-    frame = pandas.DataFrame({"town": pandas.Categorical(RANDOM.choice(["Rome", "Zürich"], 50))})
-    model = xgboost.XGBRegressor(n_estimators=2, enable_categorical=True).fit(frame, frame["town"] == "Rome")
+def test_texts_that_xgboost_cuts_short_are_taken_from_a_sample(tmp_path: Path) -> None:
+    towns = np.array(["Åre", "Rome", "Zürich", "北京", "", None], object)[RANDOM.integers(0, 6, 300)]
+    town = pandas.Categorical(np.where(towns == "", None, towns), ["北京", "Rome", "Åre", "Zürich"])
+    frame = pandas.DataFrame({"town": town, "size": FRAME["size"]})
+    model = xgboost.XGBRegressor(n_estimators=5, enable_categorical=True).fit(frame, (towns == "Åre") + frame["size"])
     assert numbered_categories(model) == [[None]] and category_columns(model) == {}
     assert "beyond ASCII" in category_notes(model)[0]
+    report = onnxtool.convert(model, tmp_path / "out.onnx", effort="quick", sample=frame)
+    assert report.ok and any("cut short are those of the sample" in note for note in report.notes)
+    (found,) = onnxtool.run(tmp_path / "out.onnx", data=frame).values.values()
+    np.testing.assert_allclose(found.ravel(), model.predict(frame), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "cells", "known"),
+    [
+        (["ab", "é", "à"], ["à", "ab"], True),
+        (["ab", "é", "à"], ["ab", "é"], False),
+        (["ab", "é", "à"], ["ab", "é", "à", "café"], False),
+        (["ab", "北京", "上海"], ["ab", "北京", "上海"], False),
+        (["ab", "北京", "上海"], ["北京"], False),
+    ],
+    ids=["one fits", "none fits", "another", "two fit", "one fits twice"],
+)
+def test_texts_that_are_cut_short_are_known_where_one_cell_fits(
+    fitted: list[str], cells: list[str], known: bool
+) -> None:
+    frame = pandas.DataFrame({"town": pandas.Categorical(fitted * 20, fitted)})
+    model = xgboost.XGBRegressor(n_estimators=2, enable_categorical=True).fit(frame, np.arange(len(frame)))
+    found = category_columns(model, as_table(pandas.DataFrame({"town": cells})))
+    assert found == ({"town": fitted} if known else {})
 
 
 def few(seed: int = 0) -> Any:
@@ -171,19 +205,28 @@ def test_a_note_tells_what_new_categories_become_where_xgboost_refuses_them(tmp_
     assert any("XGBoost raises an error" in note for note in report.notes)
 
 
+def xgboosted() -> Any:
+    return xgboost.XGBClassifier(n_estimators=3, enable_categorical=True)
+
+
 @pytest.mark.parametrize(
     "model",
     [
         StackingClassifier([("a", few())], lightgbm.LGBMClassifier(n_estimators=2, verbose=-1), cv=2, passthrough=True),
         VotingClassifier([("a", few()), ("b", DecisionTreeClassifier(max_depth=2))], voting="soft"),
+        VotingClassifier(
+            [("a", few()), ("b", xgboosted()), ("c", HistGradientBoostingClassifier(max_iter=2))], voting="soft"
+        ),
+        TunedThresholdClassifierCV(xgboosted(), cv=2),
     ],
-    ids=["rows for the last", "not boosters alone"],
+    ids=["rows for the last", "not boosters alone", "three libraries", "a threshold"],
 )
-def test_others_are_refused(model: Any, tmp_path: Path) -> None:
-    """An encoder in front would give numbers to those that want the categories."""
+def test_each_booster_among_others_has_a_step_of_its_own(model: Any, tmp_path: Path) -> None:
     frame = FRAME[["size", "zone"]]
-    with pytest.raises(UnsupportedError, match="behind or inside other steps"):
-        run_converted(model.fit(frame, TARGET), tmp_path)
+    model.fit(frame, TARGET)
+    label, chances = run_converted(model, tmp_path, frame[["size"]].to_numpy(), ZONES.reshape(-1, 1), prove=True)
+    np.testing.assert_allclose(chances, model.predict_proba(frame), atol=1e-6)
+    assert label.tolist() == model.predict(frame).tolist()
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])

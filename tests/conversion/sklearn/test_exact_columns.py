@@ -143,6 +143,13 @@ def test_a_file_is_not_written_where_an_output_was_constant_in_every_run(tmp_pat
     assert view_of(convert(model, tmp_path / "out.onnx", sample=str(tmp_path / "rows.npz"))).word[0] == "OK"
 
 
+@pytest.mark.usefixtures("normal_effort")
+def test_outputs_that_are_the_same_for_all_rows_are_certified_at_any_effort(tmp_path: Path) -> None:
+    model = HistGradientBoostingRegressor(max_iter=2).fit(X[:19], Y[:19])
+    report = convert(model, tmp_path / "out.onnx", effort="quick")
+    assert report.ok and report.comparison is not None and report.comparison.verdict == "certified"
+
+
 @pytest.mark.parametrize("steps", [(StandardScaler(),), (MinMaxScaler(),), ()], ids=["standard", "minmax", "none"])
 def test_random_rows_of_columns_in_different_units_reach_both_classes(steps: tuple[Any, ...], tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal([1e-3, 1e6, 0.0], [1e-4, 1e5, 1.0], (80, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ from tests.conversion.answers import outputs
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")
+calibration, compose = pytest.importorskip("sklearn.calibration"), pytest.importorskip("sklearn.compose")
+model_selection, pipeline = pytest.importorskip("sklearn.model_selection"), pytest.importorskip("sklearn.pipeline")
+preprocessing = pytest.importorskip("sklearn.preprocessing")
+FrozenEstimator = pytest.importorskip("sklearn.frozen").FrozenEstimator
 pytest.importorskip("skl2onnx")
 RANDOM = np.random.default_rng(0)
 
@@ -76,7 +81,6 @@ def test_gradient_boosting_that_begins_at_zero(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("behind_a_scaler", [False, True])
 def test_splits_on_categories_of_a_matrix(behind_a_scaler: bool, tmp_path: Path) -> None:
-    preprocessing, pipeline = pytest.importorskip("sklearn.preprocessing"), pytest.importorskip("sklearn.pipeline")
     kinds = RANDOM.integers(0, 40, 900) * 1.5
     rows = np.column_stack([RANDOM.standard_normal(900), kinds])
     rows[:50, 1] = np.nan
@@ -125,12 +129,49 @@ def test_dates_as_categories_are_refused(tmp_path: Path) -> None:
         onnxtool.convert(booster, tmp_path / "out.onnx")
 
 
-def test_categories_inside_another_estimator_are_refused(tmp_path: Path) -> None:
-    rows = np.column_stack([RANDOM.integers(0, 6, 100), RANDOM.standard_normal(100)])
-    booster = ensemble.HistGradientBoostingRegressor(max_iter=3, categorical_features=[0])
-    voting = ensemble.VotingRegressor([("one", booster)]).fit(rows, rows[:, 1])
-    with pytest.raises(onnxtool.errors.UnsupportedError, match="splits on categories"):
-        onnxtool.convert(voting, tmp_path / "out.onnx")
+@pytest.mark.parametrize(
+    "kind", ["votes of rows", "votes", "calibration", "frozen", "a threshold", "a target", "names"]
+)
+def test_categories_inside_another_estimator(kind: str, tmp_path: Path) -> None:
+    pandas, rows = pytest.importorskip("pandas"), RANDOM.standard_normal(200)
+    classes = kind in ("calibration", "frozen", "a threshold")
+    histograms = ensemble.HistGradientBoostingClassifier if classes else ensemble.HistGradientBoostingRegressor
+    booster = histograms(max_iter=4, categorical_features="from_dtype")
+    numbers = RANDOM.integers(0, 6, 200)
+    frame = pandas.DataFrame({"size": rows, "town": pandas.Categorical(np.array(list("bdface"))[numbers])})
+    data, target = frame, rows + 3.0 * np.isin(numbers, [1, 4])
+    model: Any = ensemble.VotingRegressor([("one", booster), ("two", histograms(max_iter=2))])
+    if kind == "votes of rows":
+        data = np.column_stack([numbers, rows])
+        model = ensemble.VotingRegressor([("one", booster.set_params(categorical_features=[0]))])
+    elif kind == "calibration":
+        model = calibration.CalibratedClassifierCV(booster, cv=2)
+    elif kind == "frozen":
+        model = calibration.CalibratedClassifierCV(FrozenEstimator(booster.fit(data, target > 1)))
+    elif kind == "a threshold":
+        model = model_selection.FixedThresholdClassifier(booster, threshold=0.3)
+    elif kind == "a target":
+        model = compose.TransformedTargetRegressor(booster, func=np.exp, inverse_func=np.log)
+    elif kind == "names":  # of what an encoder gives
+        encoder = compose.make_column_transformer(
+            (preprocessing.OrdinalEncoder(), ["town"]), remainder="passthrough", verbose_feature_names_out=False
+        )
+        booster.set_params(categorical_features=["town"])
+        model = pipeline.make_pipeline(encoder.set_output(transform="pandas"), booster)
+    model.fit(data, target > 1 if classes else target)
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+    found = list(onnxtool.run(tmp_path / "out.onnx", data=data).values.values())[-1]
+    expected = model.predict_proba(data) if classes else model.predict(data).reshape(-1, 1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_histograms_that_were_fitted_before_decide_in_doubles(tmp_path: Path) -> None:
+    rows = RANDOM.standard_normal((300, 3))
+    booster = ensemble.HistGradientBoostingClassifier(max_iter=5).fit(rows, rows[:, 0] > 0)
+    model = calibration.CalibratedClassifierCV(FrozenEstimator(booster)).fit(rows, rows[:, 0] > 0)
+    assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
+    found = list(onnxtool.run(tmp_path / "out.onnx", data={"X": rows}).values.values())[-1]
+    np.testing.assert_allclose(found, model.predict_proba(rows), atol=1e-6)
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
@@ -147,7 +188,7 @@ def test_a_frame_of_categories_is_refused_with_what_to_do(library: str, tmp_path
     }
     booster = make[library]().fit(frame, (cities == "Paris") ^ (frame["age"] > 0))
     with pytest.raises(onnxtool.errors.InputError, match=r"'city': .* is not a number.*numbers the categories"):
-        onnxtool.convert(booster, tmp_path / "out.onnx", sample=frame)
+        onnxtool.convert(booster, tmp_path / "out.onnx", sample=frame.assign(city="Lima"))
     plain = make[library]().fit(frame[["age"]], frame["age"] > 0)
     with pytest.raises(onnxtool.errors.InputError) as caught:
         onnxtool.convert(plain, tmp_path / "out.onnx", sample=pandas.DataFrame({"age": ["old"] * 3}))

@@ -140,6 +140,8 @@ def test_boosters_in_a_stack_and_of_some_columns_each(tmp_path: Path) -> None:
     hold_equal(StackingRegressor([("c", cats), ("r", Ridge())], Ridge(), cv=2).fit(NUMBERS, VALUE), NUMBERS, tmp_path)
     bag = BaggingRegressor(trees, 3, max_features=2, random_state=0).fit(rows, VALUE)
     np.testing.assert_allclose(run_converted(bag, tmp_path, rows)[0].ravel(), bag.predict(rows), rtol=1e-6)
+    bag = BaggingRegressor(make_pipeline(StandardScaler(), Ridge()), 3, max_features=2, random_state=0).fit(rows, VALUE)
+    np.testing.assert_allclose(run_converted(bag, tmp_path, rows)[0].ravel(), bag.predict(rows), rtol=1e-9)
 
 
 def test_members_that_do_nothing_are_left_out(tmp_path: Path) -> None:

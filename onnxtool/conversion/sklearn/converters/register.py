@@ -111,7 +111,13 @@ def transformer(kind: str, convert: Converter, width: Callable[[Any], int]) -> R
         given = operator.inputs[0].type
         operator.outputs[0].type = number_type(given)([(given.shape or [None])[0], width(operator.raw_operator)])
 
-    return Registration(kind, lambda cls: _register(cls, f"Onnxtool{cls.__name__}", shapes, convert))
+    def register(cls: type) -> None:
+        from skl2onnx._parse import sklearn_parsers_map
+
+        sklearn_parsers_map.pop(cls, None)  # what 1.20 makes of RandomTreesEmbedding ends the graph
+        _register(cls, f"Onnxtool{cls.__name__}", shapes, convert)
+
+    return Registration(kind, register)
 
 
 def classifier(kind: str, convert: Converter) -> Registration:

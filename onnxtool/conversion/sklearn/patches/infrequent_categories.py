@@ -24,7 +24,8 @@ def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
     encoder = write.step
     if any(type(given.type).__name__ in _FLOATS for given in write.inputs):
         original = partial(_one_hot_by_column, write)
-    if not encoder._infrequent_enabled and 0 not in encoder._n_features_outs:  # skl2onnx 1.20 keeps a lone category
+    usual = encoder.handle_unknown in ("error", "ignore")  # skl2onnx 1.20 refuses unknown ones of all other words
+    if usual and not encoder._infrequent_enabled and 0 not in encoder._n_features_outs:  # and keeps a lone category
         original()
         return
     plain = copy_with(
@@ -108,7 +109,7 @@ def _convert_ordinal(write: NodeWriter, original: Callable[[], None]) -> None:
         categories = list(encoder.categories_[place])
         rows = np.array([[c[0] for c in encoder.categories_]] * len(categories), dtype=object)
         rows[:, place] = categories
-        codes = [float(code) for code in encoder.transform(rows)[:, place]]
+        codes = [float(code) for code in np.asarray(encoder.transform(rows))[:, place]]
         columns.append(_looked_up(write, value, kind, categories, codes, unknown))
     write.give(write.columns(columns))
 

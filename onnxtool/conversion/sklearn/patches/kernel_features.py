@@ -1,8 +1,8 @@
-"""Features that stand for a kernel (Nystroem, RBFSampler), ridge regression by kernels, centres of classes and
-clusters, rows outside an ellipse, and constant predictions.
+"""Features that stand for a kernel (Nystroem, the samplers) or are hidden units; ridge regression by kernels, centres
+of classes and clusters, rows outside an ellipse, and constant predictions.
 
-Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.kernel_ridge`, `sklearn.neighbors.NearestCentroid`,
-`sklearn.cluster.Birch`, `sklearn.covariance.EllipticEnvelope`, `sklearn.dummy`.
+Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.neural_network.BernoulliRBM`, `sklearn.kernel_ridge`,
+`sklearn.neighbors.NearestCentroid`, `sklearn.cluster.Birch`, `sklearn.covariance.EllipticEnvelope`, `sklearn.dummy`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,31 @@ from onnxtool.errors import UnsupportedError
 
 
 def _convert_sampler(write: NodeWriter) -> None:
-    step = write.step
-    projected = write.add("MatMul", write.joined(), np.float64(step.random_weights_))
-    shifted = write.add("Add", projected, np.float64(step.random_offset_))
+    step, x = write.step, write.joined()
+    if hasattr(step, "skewedness"):
+        x = write.add("Log", write.add("Add", x, float(step.skewedness)))
+    shifted = write.add("Add", write.add("MatMul", x, np.float64(step.random_weights_)), step.random_offset_)
     factor = float(np.sqrt(2.0 / step.n_components))
     write.give(write.add("Mul", write.add_of("", 7, "Cos", shifted), factor))
+
+
+def _convert_additive(write: NodeWriter) -> None:
+    """Roots, and waves of logarithms; of zero all are zero, as roots are."""
+    step, x = write.step, write.joined()
+    interval = float(step.sample_interval or {1: 0.8, 2: 0.5, 3: 0.4}[step.sample_steps])
+    roots = write.add("Sqrt", x)
+    angles = write.add("Log", write.add("Where", write.add("Equal", x, 0.0), 1.0, x))
+    parts = [write.add("Mul", roots, float(np.sqrt(interval)))]
+    for turn in range(1, step.sample_steps):
+        length = write.add("Mul", roots, float(np.sqrt(2 * interval / np.cosh(np.pi * turn * interval))))
+        angle = write.add("Mul", angles, turn * interval)
+        parts += [write.add("Mul", length, write.add_of("", 7, wave, angle)) for wave in ("Cos", "Sin")]
+    write.give(write.columns(parts))
+
+
+def _convert_machine(write: NodeWriter) -> None:
+    sums = write.add("MatMul", write.joined(), np.float64(write.step.components_.T))
+    write.give(write.add("Sigmoid", write.add("Add", sums, np.float64(write.step.intercept_hidden_))))
 
 
 def _convert_nystroem(write: NodeWriter) -> None:
@@ -135,7 +155,16 @@ PATCH = converter_patch(
     transformer(
         "sklearn.kernel_approximation:PolynomialCountSketch", _convert_count_sketch, lambda step: step.n_components
     ),
-    transformer("sklearn.kernel_approximation:RBFSampler", _convert_sampler, lambda step: len(step.random_offset_)),
+    *(
+        transformer(f"sklearn.kernel_approximation:{kind}", _convert_sampler, lambda step: len(step.random_offset_))
+        for kind in ("RBFSampler", "SkewedChi2Sampler")
+    ),
+    transformer(
+        "sklearn.kernel_approximation:AdditiveChi2Sampler",
+        _convert_additive,
+        lambda step: step.n_features_in_ * (2 * step.sample_steps - 1),
+    ),
+    transformer("sklearn.neural_network:BernoulliRBM", _convert_machine, lambda step: len(step.components_)),
     transformer(
         "sklearn.kernel_ridge:KernelRidge", _convert_ridge, lambda step: int(np.prod(step.dual_coef_.shape[1:]))
     ),

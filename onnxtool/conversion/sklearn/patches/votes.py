@@ -1,40 +1,54 @@
-"""Votes of classifiers: Bagging, AdaBoost and VotingClassifier, by their members' chances or labels; and isolation
-forests, by the lengths of their trees' paths.
+"""Votes of classifiers: Bagging, AdaBoost and VotingClassifier, by their members' chances or labels; isolation
+forests, by the lengths of their trees' paths; and the leaves that trees find, as features.
 
-Source: scikit-learn, `sklearn.ensemble.BaggingClassifier`, `AdaBoostClassifier`, `VotingClassifier` and
-`IsolationForest`.
+Source: scikit-learn, `sklearn.ensemble.BaggingClassifier`, `AdaBoostClassifier`, `VotingClassifier`,
+`IsolationForest` and `RandomTreesEmbedding`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtool.conversion.boosting.ensembles import TreeEnsemble
-from onnxtool.conversion.sklearn.converters.members import classified
+from onnxtool.conversion.sklearn.converters.members import classified, predicted
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type, transformer
 from onnxtool.errors import UnsupportedError
 
 _ROUNDING = 1e-12
 
 
 def _convert_bagging(write: NodeWriter, _original: Callable[[], None]) -> None:
-    model = write.step
-    given, whole = write.inputs[0], np.arange(model.n_features_in_)
-    soft = hasattr(model.estimators_[0], "predict_proba")
+    soft = hasattr(write.step.estimators_[0], "predict_proba")
     votes, scores = [], []
-    for member, columns in zip(model.estimators_, model.estimators_features_, strict=True):
-        seen: Any = given
-        if not np.array_equal(columns, whole):
-            seen = write.variable("member_columns", number_type(given.type)([None, len(columns)]))
-            write.add("Gather", given.full_name, np.asarray(columns, np.int64), axis=1, name=seen.full_name)
+    for member, seen in _members_with_columns(write):
         votes.append(_vote(write, member, [seen], soft=soft))
         if write.asks_scores:
             scores.append(classified(write, member, [seen], raw=True)[1])
     _give_mean(write, votes, scores or votes, np.ones(len(votes)))
+
+
+def _convert_bagged_numbers(write: NodeWriter, original: Callable[[], None]) -> None:
+    if not any(hasattr(member, "steps") for member in write.step.estimators_):
+        original()
+        return
+    found = [predicted(write, member, [seen]) for member, seen in _members_with_columns(write)]
+    write.give(_mean(write, found, np.ones(len(found))))
+
+
+def _members_with_columns(write: NodeWriter) -> Iterator[tuple[Any, Any]]:
+    """The members of a bag, and the columns that each is given."""
+    model, given = write.step, write.inputs[0]
+    for member, columns in zip(model.estimators_, model.estimators_features_, strict=True):
+        seen: Any = given
+        if not np.array_equal(columns, np.arange(model.n_features_in_)):
+            seen = write.variable("member_columns", number_type(given.type)([None, len(columns)]))
+            write.add("Gather", given.full_name, np.asarray(columns, np.int64), axis=1, name=seen.full_name)
+            seen.init_status(is_fed=True)
+        yield member, seen
 
 
 def _convert_adaboost(write: NodeWriter, original: Callable[[], None]) -> None:
@@ -74,25 +88,41 @@ def _sum_of_leaves(write: NodeWriter, added: Sequence[np.ndarray], columns: Sequ
         added: by each node of each tree, [nodes, numbers].
         columns: of the rows, that each tree reads; all of them unless given.
     """
-    trees = TreeEnsemble()
     # Sums are given in float32, so there are two: of multiples of the last place that such a sum has, and of the rest.
     place = 2.0 ** (np.ceil(np.log2(sum(np.abs(own).max() for own in added))) - 24)
-    for number, (member, own) in enumerate(zip(write.step.estimators_, added, strict=True)):
+    coarse = [np.round(own / place) * place for own in added]
+    pairs = zip(coarse, added, strict=True)
+    sums = _sums(write, [[dict(enumerate(n)) for n in np.hstack([near, own - near])] for near, own in pairs], columns)
+    return write.add("Add", *write.split(write.cast(sums, DOUBLE), [added[0].shape[1]] * 2))
+
+
+def _sums(
+    write: NodeWriter, leaves: Sequence[Sequence[Mapping[int, float]]], columns: Sequence[np.ndarray] | None = None
+) -> str:
+    """[rows, targets], float32: the sums of what the leaves, by each node of each tree, add to the targets."""
+    trees = TreeEnsemble()
+    for number, (member, own) in enumerate(zip(write.step.estimators_, leaves, strict=True)):
         tree = member.tree_
-        coarse = np.round(own / place) * place
-        leaves = np.hstack([coarse, own - coarse])
         features = np.arange(tree.n_features) if columns is None else columns[number]
         for node, (left, right) in enumerate(zip(tree.children_left, tree.children_right, strict=True)):
             if left < 0:
-                trees.add_leaf(number, node, dict(enumerate(leaves[node])))
+                trees.add_leaf(number, node, own[node])
                 continue
             trees.add_node(
                 number, node, featureids=int(features[tree.feature[node]]), values=float(tree.threshold[node]),
                 modes="BRANCH_LEQ", truenodeids=int(left), falsenodeids=int(right),
                 missing_value_tracks_true=int(tree.missing_go_to_left[node]),
             )  # fmt: skip
-    sums = write.add_of("ai.onnx.ml", 3, "TreeEnsembleRegressor", write.joined(), **trees.attributes)
-    return write.add("Add", *write.split(write.cast(sums, DOUBLE), [trees.targets // 2] * 2))
+    return write.add_of("ai.onnx.ml", 3, "TreeEnsembleRegressor", write.joined(), **trees.attributes)
+
+
+def _convert_embedding(write: NodeWriter) -> None:
+    """A column for each leaf of each tree."""
+    trees = [member.tree_.node_count for member in write.step.estimators_]
+    known = write.step.one_hot_encoder_.categories_
+    starts = np.cumsum([0, *map(len, known)])[:-1].tolist()
+    places = [{int(leaf): start + i for i, leaf in enumerate(own)} for own, start in zip(known, starts, strict=True)]
+    write.give(_sums(write, [[{own.get(n, 0): 1.0} for n in range(c)] for own, c in zip(places, trees, strict=True)]))
 
 
 def _convert_isolation(write: NodeWriter, _original: Callable[[], None]) -> None:
@@ -147,9 +177,16 @@ def _mean(write: NodeWriter, values: Sequence[str], weights: np.ndarray) -> str:
 PATCH = converter_patch(
     "1.21",
     "skl2onnx 1.20 takes the most frequent vote of all rows together, and linear discriminants for logistic ones; of "
-    "AdaBoost it writes seven nodes for each tree, of isolation forests twenty",
+    "AdaBoost it writes seven nodes for each tree, of isolation forests twenty; leaves as "
+    "features it refuses or makes outputs of",
     extension("sklearn.ensemble:BaggingClassifier", _convert_bagging),
+    extension("sklearn.ensemble:BaggingRegressor", _convert_bagged_numbers),
     extension("sklearn.ensemble:AdaBoostClassifier", _convert_adaboost),
     extension("sklearn.ensemble:VotingClassifier", _convert_voting),
     extension("sklearn.ensemble:IsolationForest", _convert_isolation),
+    transformer(
+        "sklearn.ensemble:RandomTreesEmbedding",
+        _convert_embedding,
+        lambda step: sum(map(len, step.one_hot_encoder_.categories_)),
+    ),
 )

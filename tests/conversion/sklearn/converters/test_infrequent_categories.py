@@ -29,6 +29,7 @@ NEW_NUMBERS = np.array([[1, 9], [2, 7], [3, 8], [4, 8], [5, 5], [1, 100]])
         {"max_categories": 2, "handle_unknown": "infrequent_if_exist", "drop": "first"},
         {"min_frequency": 7, "handle_unknown": "ignore", "drop": "if_binary"},
         {"min_frequency": 1, "handle_unknown": "infrequent_if_exist"},
+        {"handle_unknown": "warn", "drop": "first"},
     ],
     ids=lambda o: ",".join(map(str, o.values())),
 )

@@ -9,8 +9,18 @@ import numpy as np
 import pytest
 
 pytest.importorskip("skl2onnx")
-from sklearn.kernel_approximation import Nystroem, PolynomialCountSketch, RBFSampler
+from sklearn.ensemble import RandomTreesEmbedding
+from sklearn.kernel_approximation import (
+    AdditiveChi2Sampler,
+    Nystroem,
+    PolynomialCountSketch,
+    RBFSampler,
+    SkewedChi2Sampler,
+)
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
+from sklearn.neural_network import BernoulliRBM
+from sklearn.pipeline import make_pipeline
 
 from onnxtool.errors import UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
@@ -49,6 +59,36 @@ def test_another_kernel_is_refused_by_its_name(tmp_path: Path) -> None:
     step = Nystroem(kernel="chi2", n_components=5, random_state=0).fit(np.abs(X))
     with pytest.raises(UnsupportedError, match="'chi2'"):
         run_converted(step, tmp_path, X)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        AdditiveChi2Sampler(),
+        AdditiveChi2Sampler(sample_steps=4, sample_interval=0.3),
+        AdditiveChi2Sampler(sample_steps=1),
+        SkewedChi2Sampler(skewedness=0.4, n_components=7, random_state=0),
+        BernoulliRBM(5, n_iter=2, random_state=0),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_features_of_parts(step: Any, tmp_path: Path) -> None:
+    rows = np.where(X > 1, 0, np.abs(X)).astype(np.float64)  # of zero, the logarithm is not one of them
+    (found,) = run_converted(step.fit(rows), tmp_path, rows)
+    np.testing.assert_allclose(found, step.transform(rows), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_leaves_as_features(sparse: bool, tmp_path: Path) -> None:
+    leaves = RandomTreesEmbedding(4, max_depth=3, sparse_output=sparse, random_state=0).fit(X)
+    rows = RANDOM.standard_normal((50, 4))
+    (found,) = run_converted(leaves, tmp_path, rows, prove=True)
+    expected = leaves.transform(rows)
+    np.testing.assert_array_equal(found, expected.toarray() if sparse else expected)
+    model = make_pipeline(leaves, LogisticRegression()).fit(X, UNEVEN)
+    labels, chances = run_converted(model, tmp_path, rows)
+    assert labels.tolist() == model.predict(rows).tolist()
+    np.testing.assert_allclose(chances, model.predict_proba(rows), atol=1e-6)
 
 
 @pytest.mark.parametrize("target", [EVEN, UNEVEN], ids=["classes of one size", "of several"])

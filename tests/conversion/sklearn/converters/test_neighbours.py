@@ -151,6 +151,8 @@ def test_rows_that_all_tie_are_left_to_clear_ones() -> None:
     np.testing.assert_array_equal(source.drop_tied_rows(tied)["X"], tied["X"])
     source.drop_tied_rows(clear)
     np.testing.assert_array_equal(source.drop_tied_rows(tied)["X"], [[0.1], [4.9], [0.1]])
+    narrow = source.drop_tied_rows({"X": tied["X"].astype(np.float32)})["X"]
+    np.testing.assert_array_equal(narrow, np.array([[0.1], [4.9], [0.1]], np.float32), strict=True)
 
 
 def test_ties_on_every_row_are_said_once(tmp_path: Path) -> None:
