@@ -142,11 +142,13 @@ def finish(
 
     metric = None if known is None else known.metric
     expected = job.task.predict(float_runner) if job.task is not None and metric is None else None
-    to_time = latency is None and not recipe.form
+    stored = recipe.mode == "float16" and job.one_at_a_time  # the CPU side makes float32 of all, and packs that
+    to_time = latency is None and not recipe.form and not stored
     if to_time and isinstance(float_runner, RunnerInTurn):
         measure_in_turn([float_runner], judge.feeds[0], job.threads, _TIMED)  # while it is loaded
     with _built(job, recipe, target) as built:
-        runner, kernels = opened_and_counted(lambda path: job.runner(built, path))
+        opener = replace(job, session=_as_stored(job.session)) if stored else job
+        runner, kernels = opened_and_counted(lambda path: opener.runner(built, path))
         release_mapped(job.prepared)
         fidelity = judge.judge(runner, detailed=True, check=fit)
         fidelity = fidelity if judged is None else replace(judged, outputs=fidelity.outputs)
@@ -181,6 +183,7 @@ def finish(
             *report.warnings,
             *remarks(job, recipe, plan),
             *remarks_on_metric(job.task, metric),
+            *["latency was not measured: the CPU side computes float16 in float32, as long as float takes"] * stored,
             *(() if outcome is not None else _shortfalls(report, why, latency)),
         ),
     )
@@ -231,6 +234,11 @@ def _built(job: QuantizationInputs, recipe: QuantRecipe, target: Path) -> Iterat
         yield draft
 
 
+def _as_stored(options: SessionOptions) -> SessionOptions:
+    """Each weight only when its turn comes: casting or packing them all first would copy them all."""
+    return replace(options, optimization="off", prepack=False, outputs_early=True)
+
+
 def _graph(built: ir.Model | Path) -> ir.Model:
     return built if isinstance(built, ir.Model) else io.load(built)
 
@@ -276,10 +284,7 @@ def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, beg
         )
     recipe = recipe if recipe.ranges is not None else recipe.with_ranges({})
     with _built(job, recipe, target) as draft:
-        # As it is, and each weight only when its turn comes: casting or packing them all first would copy them all.
-        runner = CastingRunner.open(
-            draft, SessionOptions(threads=job.threads, optimization="off", prepack=False, outputs_early=True)
-        )
+        runner = CastingRunner.open(draft, _as_stored(SessionOptions(threads=job.threads)))
         for output in runner.run(job.probes().first()).values():
             if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
                 raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")

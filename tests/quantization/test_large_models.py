@@ -15,6 +15,7 @@ from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.quantize import quantize
 from onnxtool.quantization.search import evaluator
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.session import SessionOptions
 
 
 class Loaded(list[int]):
@@ -22,6 +23,7 @@ class Loaded(list[int]):
 
     def __init__(self) -> None:
         self.models: list[object] = []
+        self.options: list[SessionOptions] = []
         super().__init__()
 
 
@@ -35,6 +37,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Loaded:
     def counted(self: QuantizationInputs, *args: object) -> OnnxRunner:
         counts.append(sum(session() is not None for session in sessions))
         counts.models.append(args[0])
+        counts.options.append(self.session)
         runner = opened(self, *args)  # type: ignore[arg-type]
         sessions.append(weakref.ref(runner.session))
         return runner
@@ -52,6 +55,15 @@ def test_the_float_model_is_run_and_timed_before_the_result_is_loaded(
     assert report.kernels and [p.name for p in tmp_path.iterdir()] == ["q.onnx"]
     # The probes are drawn with a session too; behind it each model is loaded once.
     assert len(loaded) == 3 and not any(loaded)
+
+
+def test_half_precision_weights_are_not_all_widened_to_judge_them(
+    digits_onnx: Path, tmp_path: Path, loaded: Loaded
+) -> None:
+    report = quantize(digits_onnx, tmp_path / "h.onnx", mode="float16")
+    assert report.fidelity is not None and report.latency is None
+    assert any("latency was not measured" in warning for warning in report.warnings)
+    assert [(o.prepack, o.optimization) for o in loaded.options[-2:]] == [(True, "all"), (False, "off")]
 
 
 def test_the_file_is_the_one_that_smaller_models_get(
