@@ -76,6 +76,19 @@ def test_a_difference_that_is_said_is_not_denied_in_the_verdict(onnxtool: Tool, 
     assert "no other difference found" in said
 
 
+@pytest.mark.usefixtures("normal_effort")
+def test_a_certified_pair_that_differs_at_zero_is_not_called_equal_there(onnxtool: Tool, tmp_path: Path) -> None:
+    """The same function of real numbers, of which one gives infinity below zero and one above."""
+    for name, step in (("a", "Neg (x)"), ("b", "Sub (zero, x)")):
+        body = f"zero = Constant <value_float = 0.0> () turned = {step} y = Reciprocal (turned)"
+        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (float[n] y) {{ {body} }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+    done = onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
+    said = " ".join(done.stdout.split())
+    assert "certified" in said
+    assert "equal but for what a warning names; no other difference found" in said
+
+
 def test_a_function_that_rounds_more_coarsely_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
     bodies = {
         "a": "m = ReduceMean (x, axis) d = Sub (x, m) s = Mul (d, d) y = ReduceMean (s, axis)",

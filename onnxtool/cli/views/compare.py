@@ -69,7 +69,10 @@ def _verdict(report: CompareReport) -> str:
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
-    found = f"no {'other ' if report.coverage is not None and report.coverage.limits else ''}difference found"
+    limits = report.coverage is not None and report.coverage.limits
+    found = f"no {'other ' if limits else ''}difference found"
+    if report.equal and limits:
+        outcome += f" but for what a warning names; {found}"
     doubted = report.certificate if report.verdict == "tested" else None
     if doubted is not None and doubted.unlike:
         outcome = f"not shown to be the same function; {found}"

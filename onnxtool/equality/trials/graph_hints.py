@@ -18,7 +18,7 @@ from onnxtool.report.proof import TrialKind
 # Constants beside which a dim, or a number computed from dims, is likely to stand.
 _COMPARING = named(compares=True)
 _SIZE_READERS = _COMPARING | {"Min", "Max", "Mod", "Range", "Slice", "Where"}
-_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1}
+_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1, "Div": 1}  # Div: a share of the longest that was trained
 _VALUE_READERS = _COMPARING | {"Clip", "Min", "Max", "Where"}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 # Attributes that hold the texts which an operator knows.

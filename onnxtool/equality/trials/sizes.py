@@ -17,6 +17,7 @@ _BATCHES_FIRST = (9, 65, 1)
 _BATCHES_THEN = (3, 17, 33, 64, 129, 8, 16, 300)
 _EVERY = range(1, 81)  # sizes that are all tried where a program may do anything at any of them
 _MOST_NUMBERS = 24  # constants of the graph that are taken for sizes
+_MOST_DOUBLED = 4096  # twice as much is tried of no larger one
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,19 @@ def sizes_to_try(
 
     Args:
         dims: what may change.
-        numbers: what the graph or its source compares sizes with, likeliest first; both sides of each are tried.
+        numbers: what the graph or its source compares sizes with, likeliest first; both sides of each and twice as
+            much are tried.
         rows_needed: batches are never empty.
         every: all small sizes are tried in the end.
     """
-    sides = list(dict.fromkeys(s for n in numbers[:_MOST_NUMBERS] for s in (n + 1, n, n - 1) if s >= 1))
+    named = numbers[:_MOST_NUMBERS]
+    sides = list(dict.fromkeys(s for n in named for s in (n + 1, n, n - 1) if s >= 1))
+    # Next to a limit a mean over it is off by one part of many: at twice as much by half.
+    twice = tuple(2 * n for n in named if 1 < n <= _MOST_DOUBLED)
     has_lengths = bool(dims.lengths) or dims.unnamed_length
     has_batches = bool(dims.batches) or dims.unnamed_batch
-    lengths = _merged(_LENGTHS_FIRST, sides, _LENGTHS_THEN) if has_lengths else []
-    batches = _merged(_BATCHES_FIRST, sides, _BATCHES_THEN) if has_batches else []
+    lengths = _merged(_LENGTHS_FIRST, sides, (*_LENGTHS_THEN, *twice)) if has_lengths else []
+    batches = _merged(_BATCHES_FIRST, sides, (*_BATCHES_THEN, *twice)) if has_batches else []
     tried: set[tuple[tuple[str, int], ...]] = set()
     for turn in range(max(len(lengths), len(batches))):
         found: list[Sizes] = []

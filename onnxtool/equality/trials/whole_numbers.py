@@ -24,7 +24,7 @@ _SIGNED = (
 )
 _PARTS = 8  # runs that the numbers which a graph names are spread over
 _MOST_SIZES = 16  # of a shape that an input gives
-_MOST_COUNT = 4096  # of something that an input says how much there is of
+_MOST_COUNT = 10_000  # of something that an input says how much there is of
 
 
 def integer_values(
@@ -112,8 +112,10 @@ def named_numbers(
 def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:
     """Numbers that say how much of something there is: how often a loop runs, how many elements are taken."""
     own = [s for s in specs if s.name in facts.structural and is_kind(s, "iu") and np.size(feeds[s.name]) == 1]
-    beside = [n + d for n in (*facts.integers[:8], *facts.sizes[:8]) for d in (1, 0)]
-    numbers = dict.fromkeys([0, 1, 2, *beside, 5, 17, 40, 100, 600])
+    named = [*facts.integers[:8], *facts.sizes[:8]]
+    beside = [n + d for n in named for d in (1, 0)]
+    # A sum of one step more than a limit is within the tolerance of it: one of twice as many is not.
+    numbers = dict.fromkeys([0, 1, 2, *beside, 5, 17, 40, 100, 600, *(2 * n for n in named)])
     for number in numbers if own else ():
         if 0 <= number <= _MOST_COUNT:
             made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in own}

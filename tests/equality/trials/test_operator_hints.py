@@ -16,6 +16,13 @@ def facts(
     return read_facts(ir.from_onnx_text(text))
 
 
+def test_what_sizes_are_divided_by_is_taken_for_one() -> None:
+    """A factor that grows with the length beyond the longest that was trained."""
+    body = "k = Constant <value_float = 4000.0> () n = Size (x) f = Cast <to = 1> (n) g = Div (f, k) y = Mul (x, g)"
+    assert facts(body).sizes == [4000]
+    assert facts("k = Constant <value_float = 4000.0> () y = Div (k, x)").sizes == []
+
+
 def test_numbers_in_attributes_beyond_which_something_changes() -> None:
     assert facts("y = Shrink <lambd = 12.5> (x)").values == [12.5]
     assert facts("y = ThresholdedRelu <alpha = 3.25> (x)").values == [3.25]

@@ -59,6 +59,12 @@ def test_both_sides_of_a_number_are_tried_early(number: int) -> None:
     assert {number - 1, number, number + 1} <= everything
 
 
+def test_twice_a_number_is_tried_where_that_is_not_too_long() -> None:
+    assert {1500 * 2, 7 * 2} <= {s.dims["n0"] for s in sizes_to_try(dims(), [1500, 7])}
+    assert max(s.dims["n0"] for s in sizes_to_try(dims(), [5000])) == 5001
+    assert 3000 in {s.dims["b"] for s in sizes_to_try(dims(lengths=0), [1500])}
+
+
 def test_ones_long_ones_and_batches_come_first() -> None:
     found = DynamicDims((("b",),), (("n",),), False, False, {"b": 2, "n": 5}, 2, 5)
     first = list(sizes_to_try(found, []))[:9]

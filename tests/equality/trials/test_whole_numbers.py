@@ -109,7 +109,8 @@ def test_counts_are_small_usual_and_large_ones_and_those_of_the_graph() -> None:
     assert found(GraphHints(structural={"k"}), shape=(1,)) == usual
     assert found(GraphHints()) == []
     told = found(GraphHints(structural={"k"}, integers=[-1, -9, 60], sizes=[4095, 4096]))
-    assert told == [0, 1, 2, 61, 60, 4096, 4095, 5, 17, 40, 100, 600]
+    assert told == [0, 1, 2, 61, 60, 4096, 4095, 4097, 5, 17, 40, 100, 600, 120, 8190, 8192]
+    assert found(GraphHints(structural={"k"}, integers=[10_001])) == [0, 1, 2, 5, 17, 40, 100, 600]
     assert max(found(GraphHints(structural={"k"}), np.dtype(np.uint8))) == 255
     many = found(GraphHints(structural={"k"}, integers=[*range(200, 220)], sizes=[*range(300, 320)]))
     assert {200, 208, 300, 308} <= set(many) and not {209, 309} & set(many)
