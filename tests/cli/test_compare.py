@@ -89,6 +89,15 @@ def test_a_certified_pair_that_differs_at_zero_is_not_called_equal_there(onnxtoo
     assert "equal but for what a warning names; no other difference found" in said
 
 
+def test_what_exact_arithmetic_does_not_decide_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
+    """How many elements there are hangs on the data."""
+    for name, body in (("a", "y = NonZero (x)"), ("b", "z = Identity (x) y = NonZero (z)")):
+        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (int64[1, k] y) {{ {body} }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+    said = " ".join(onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx").stdout.split())
+    assert "OK not decided by exact arithmetic; no difference found within" in said
+
+
 def test_a_function_that_rounds_more_coarsely_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
     bodies = {
         "a": "m = ReduceMean (x, axis) d = Sub (x, m) s = Mul (d, d) y = ReduceMean (s, axis)",

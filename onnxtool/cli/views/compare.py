@@ -78,6 +78,8 @@ def _verdict(report: CompareReport) -> str:
         outcome = f"not shown to be the same function; {found}"
     elif doubted is not None and doubted.same_function:
         outcome = f"the same function but for rounding, NaN or infinity; {found}"
+    elif doubted is not None and report.ok:
+        outcome = f"not decided by exact arithmetic; {found}"
     if report.verdict == "not tested":
         listed = ", ".join(o.why_not_tested for o in report.not_tested)
         outcome = f"not tested: {listed} in every run; {found}"
