@@ -209,6 +209,7 @@ class _Decisions:
         for node in all_nodes(model.graph.node):
             with suppress(NotCoveredError, *FAULTS), np.errstate(all="ignore"):
                 self._follow(node)
+                self._meet_diagonal(node)
             self._note(node)
 
     def _follow_dims(self, names: Iterable[str]) -> str:
@@ -267,6 +268,20 @@ class _Decisions:
             self._fixed[name] = numbers[0]
         else:
             self._known[name] = numbers
+
+    def _meet_diagonal(self, node: onnx.NodeProto) -> None:
+        """Note from which dims on a matrix reaches the diagonal that it is cut or filled at."""
+        if node.op_type not in ("Trilu", "EyeLike"):
+            return
+        far: Any = next((a.i for a in node.attribute if a.name == "k"), 0)
+        try:
+            for name in filter(None, node.input[1:]):
+                far = self._known[name] if name in self._known else self._fixed[name]
+            dims = np.stack([np.broadcast_to(n, self._count) for n in self._dims_at(node.input[0])[-2:]], axis=1)
+            self.told.append(np.sign(dims - np.reshape(np.abs(far), (-1, 1)) - 1).astype(np.int8))
+        except (NotCoveredError, *FAULTS):
+            if np.max(np.abs(far)) > 1:  # nearer ones are reached at all sizes
+                self.unfollowed.append(f"{node.op_type} {node.output[0]!r}")
 
     def _note(self, node: onnx.NodeProto) -> None:
         """Note numbers that hang on sizes, and what is decided by them, it is not known at which."""

@@ -217,6 +217,8 @@ def turning_sizes(
         largest = {name: sizes for sizes in decided for name in usual if sizes[name] > usual[name]}.values()
         decided = [*looks.deciding, *largest, *(sizes for sizes in decided if max(sizes.values()) >= KNOWN)]
         steps = [*looks.found[0], *steps]
+    else:  # the inside of a branch does not tell here what it decides
+        steps = [*steps, *(sizes for sizes in looks.deciding if sizes not in decided and sizes not in steps)]
     decided, steps = (sorted(part, key=lambda sizes: -max(sizes.values())) for part in (decided, steps))
     hold_few(decided)
     del steps[_MOST:]

@@ -18,7 +18,8 @@ from onnxtool.report.proof import TrialKind
 # Constants beside which a dim, or a number computed from dims, is likely to stand.
 _COMPARING = named(compares=True)
 _SIZE_READERS = _COMPARING | {"Min", "Max", "Mod", "Range", "Slice", "Where"}
-_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1, "Div": 1}  # Div: a share of the longest that was trained
+# Div: a share of the longest that was trained.
+_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1, "Trilu": 1, "Div": 1}
 _VALUE_READERS = _COMPARING | {"Clip", "Min", "Max", "Where"}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 # Attributes that hold the texts which an operator knows.
@@ -164,7 +165,7 @@ def _sizes(node: ir.Node) -> list[tuple[int, int]]:
             continue
         array = constant_array(value)
         if array is not None and array.dtype.kind in "iuf" and array.size:
-            whole = array.reshape(-1)
+            whole = abs(array.reshape(-1))  # of a place from the end, as of a place
             found += [(int(v), weight) for v in whole if np.isfinite(v) and 1 < v <= _LONGEST and float(v).is_integer()]
     if node.op_type in ("Gather", "Slice") and node.inputs and node.inputs[0] is not None:
         table = constant_tensor(node.inputs[0])

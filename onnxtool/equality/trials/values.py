@@ -65,7 +65,8 @@ _FLOATS = (
     ("equal values", np.ones_like),
     ("values of scale 100,000", lambda x: 1e5 * x),
     ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
-    ("values of scale 1e-7", lambda x: 1e-7 * x),
+    # By turns, so that a threshold at any small number lies between some of them.
+    ("values of scale 1e-7 and far below", lambda x: x * 10.0 ** (-7 - 14 * (np.arange(x.size) % 3)).reshape(x.shape)),
     ("values in pairs nearly alike", _nearly_alike),
     (_HALVES[0], lambda x: _halves(x, 0)),
     (_HALVES[1], lambda x: _halves(x, 1) * 2.0 ** -(np.arange(x.size) % 9).reshape(x.shape)),

@@ -273,3 +273,32 @@ def test_decisions_of_several_dims_are_compared_where_the_others_are_not_as_larg
     numbers = {"none": np.array([0]), "end": np.array([-5]), "found": np.array([1009])}
     a, b = (model(nodes.replace("Sub", kind), numbers, "float[a, b, c] x") for kind in ("Sub", "Add"))
     assert certify(a, a).ok and not certify(a, b).ok
+
+
+@pytest.mark.parametrize(
+    ("made", "reached"),
+    [
+        ("n = Shape<end = 1>(x) d = Squeeze(n) h = Div(d, n3) k = Neg(h) y = Trilu(x, k)", 2),
+        ("y = Trilu(x, n50)", 51),
+        ("y = Trilu<upper = 0>(x, n50)", 52),
+        ("z = Sub(x, x) e = EyeLike<k = -50>(z) y = Add(x, e)", 51),
+    ],
+)
+def test_a_diagonal_is_met_at_the_sizes_that_reach_it(made: str, reached: int) -> None:
+    one, same = (model(nodes, NUMBERS, "float[a, a] x") for nodes in (made, "y = Identity(x)"))
+    found = deciding_sizes((one, one), {"x": ["a", "a"]}, {"a": 2}, lambda few: drawn_inputs(one, few, Shapes()))
+    assert {"a": reached} in found.sizes
+    assert certify(one, one).ok and not certify(one, same).ok
+
+
+def test_a_diagonal_inside_of_a_branch_is_compared_at_the_sizes_that_reach_it() -> None:
+    one, same = (
+        model(
+            "z = ReduceSum<keepdims = 0>(x) c = Greater(z, half) y = If(c) <then_branch = t () => (float[a, a] v)"
+            f" {{ v = {kept} }}, else_branch = e () => (float[a, a] w) {{ w = Identity(x) }}>",
+            {"half": NUMBERS["half"], "far": np.array(-800)},
+            "float[a, a] x",
+        )
+        for kept in ("Trilu(x, far)", "Identity(x)")
+    )
+    assert certify(one, one).ok and not certify(one, same).ok

@@ -84,3 +84,12 @@ def test_the_inputs_that_make_a_known_word_are_told() -> None:
     both = "string[n] p, string[n] q", "int64[n] y"
     assert facts(f"{joined} {reads} (k)", *both).joined == [(("p", "a"), ("q", "x")), (("p", "b"), ("q", "c_y"))]
     assert facts(f"{joined} {reads} (p)", *both).joined == []
+
+
+def test_a_place_from_the_end_and_a_far_diagonal_are_numbers_that_sizes_are_compared_with() -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[n, m] x) => (float[n, p] y)'
+        " <int64[1] a = {0}, int64[1] b = {-700}, int64[1] c = {1}, int64 k = {-600}>"
+        " { s = Slice(x, a, b, c) y = Trilu(s, k) }"
+    )
+    assert read_facts(ir.from_onnx_text(text)).sizes == [700, 600]
