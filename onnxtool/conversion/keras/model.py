@@ -79,8 +79,10 @@ class KerasModel(TracedModel, LayeredModel):
         return self._run(self.trace(), feeds)
 
     def as_written(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
-        """As of the base."""
-        return self._run(self._call, feeds) if uses_bfloat16(self.model) else None
+        """As of the base; as a graph, which keeps no layer's output longer than it is needed."""
+        import tensorflow as tf
+
+        return self._run(tf.function(self._call, autograph=False), feeds) if uses_bfloat16(self.model) else None
 
     def _run(self, forward: Callable[..., list[Any]], feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         import keras

@@ -41,7 +41,7 @@ def as_written(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
         names: its tensors that were bfloat16, which their values still are.
     """
     found, wider = _tensors(module), module.forward
-    narrow = [found[name] for name in names]
+    narrow = [found[name] for name in names if name in found]  # a run may have taken some away
     module.forward = getattr(wider, "__wrapped__", wider)
     for tensor in narrow:
         tensor.data = tensor.data.bfloat16()
