@@ -177,7 +177,8 @@ def _write_changed(proto: onnx.ModelProto, now: int, version: int) -> None:
     """Nodes whose meaning the converter of onnx 1.22 changes, in their later form, which it does not get to see.
 
     From version 11 on, Resize has pixels at their centres unless it says otherwise; Upsample, and Resize before, have
-    them at their corners. From 13 on, Hardmax is along one axis; before, along it and all behind it.
+    them at their corners. From 13 on, Hardmax is along one axis; before, along it and all behind it. From 21 on, a
+    GroupNormalization has a scale for each channel; before, for each group.
     """
     for graph in inside_out(proto):
         nodes: list[onnx.NodeProto] = []
@@ -186,6 +187,8 @@ def _write_changed(proto: onnx.ModelProto, now: int, version: int) -> None:
                 nodes.append(_enlarged(node, proto.graph))
             elif node.domain in STANDARD and node.op_type == "Hardmax" and now < 13 <= version:
                 nodes += _flat_hardmax(node)
+            elif node.domain in STANDARD and node.op_type == "GroupNormalization" and now < 21 <= version:
+                nodes += _scaled_by_channel(node, proto.graph)
             else:
                 nodes.append(node)
         del graph.node[:]
@@ -203,6 +206,32 @@ def _flat_hardmax(node: onnx.NodeProto) -> list[onnx.NodeProto]:
         helper.make_node("Hardmax", [f"{y}_flat"], [f"{y}_chosen"], domain=_HIDDEN, axis=-1),
         helper.make_node("Reshape", [f"{y}_chosen", f"{y}_shape"], [y], node.name),
     ]
+
+
+def _scaled_by_channel(node: onnx.NodeProto, main: onnx.GraphProto) -> list[onnx.NodeProto]:
+    x, *scales = node.input
+    y = node.output[0]
+    groups = next(a.i for a in node.attribute if a.name == "num_groups")
+    table, one, flat = f"{y}_table", f"{y}_one", f"{y}_flat"
+    for name, numbers in ((table, [1, groups]), (one, [1]), (flat, [-1])):
+        main.initializer.append(numpy_helper.from_array(np.array(numbers, np.int64), name))
+    nodes = [
+        helper.make_node("Shape", [x], [f"{y}_channels"], start=1, end=2),
+        helper.make_node("Concat", [one, f"{y}_channels"], [f"{y}_row"], axis=0),
+        helper.make_node("Div", [f"{y}_row", table], [f"{y}_each"]),  # [1, channels of a group]
+    ]
+    for place, scale in enumerate(scales):
+        names = [f"{y}_{place}_{step}" for step in ("column", "matrix", "scale")]
+        nodes += [
+            helper.make_node("Unsqueeze", [scale, one], names[:1]),
+            helper.make_node("Expand", [names[0], f"{y}_each"], names[1:2]),
+            helper.make_node("Reshape", [names[1], flat], names[2:]),
+        ]
+    normal = onnx.NodeProto()
+    normal.CopyFrom(node)
+    normal.domain = _HIDDEN
+    normal.input[1:] = [f"{y}_{place}_scale" for place, _ in enumerate(scales)]
+    return [*nodes, normal]
 
 
 def _enlarged(node: onnx.NodeProto, main: onnx.GraphProto) -> onnx.NodeProto:

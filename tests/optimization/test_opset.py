@@ -10,6 +10,7 @@ import pytest
 
 import onnxtool
 from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.runtime.runner import OnnxRunner
 
 
 def model(path: Path, text: str, opset: int, ir_version: int = 8) -> Path:
@@ -28,6 +29,18 @@ def test_upgrades_and_compares(tmp_path: Path) -> None:
     assert report.ok
     assert onnx.load(out).opset_import[0].version == 20
     assert len(onnx.load(out).graph.node[0].input) == 2
+
+
+@pytest.mark.parametrize("channels", ["6", "c"])
+def test_a_scale_for_each_group_becomes_one_for_each_channel(channels: str, tmp_path: Path) -> None:
+    scales = "<float[3] s = {1.5, 2, -3}, float[3] c = {0.1, 0.2, 0.3}>"
+    shape = f"float[b,{channels},w]"
+    text = f"g ({shape} x) => ({shape} y) {scales} {{ y = GroupNormalization <num_groups = 3> (x, s, c) }}"
+    source, out = model(tmp_path / "m.onnx", text, 18), tmp_path / "o.onnx"
+    assert onnxtool.edit(source, out, [("opset", "21")]).ok
+    x = np.random.default_rng(0).normal(size=(2, 6, 5)).astype(np.float32)
+    before, after = (OnnxRunner.open(path).run({"x": x})["y"] for path in (source, out))
+    np.testing.assert_allclose(before, after, rtol=1e-5, atol=1e-6)
 
 
 def test_downgrades_and_compares(tmp_path: Path) -> None:
