@@ -183,21 +183,15 @@ def _write_changed(proto: onnx.ModelProto, now: int, version: int) -> None:
     for graph in inside_out(proto):
         nodes: list[onnx.NodeProto] = []
         for node in graph.node:
-            if node.domain in STANDARD and node.op_type in ("Upsample", "Resize") and now < 11 <= version:
-                nodes.append(_enlarged(node, proto.graph))
-            elif node.domain in STANDARD and node.op_type == "Hardmax" and now < 13 <= version:
-                nodes += _flat_hardmax(node)
-            elif node.domain in STANDARD and node.op_type == "GroupNormalization" and now < 21 <= version:
-                nodes += _scaled_by_channel(node, proto.graph)
-            else:
-                nodes.append(node)
+            change = _CHANGED.get(node.op_type) if node.domain in STANDARD else None
+            nodes += change[1](node, proto.graph) if change and now < change[0] <= version else [node]
         del graph.node[:]
         graph.node.extend(nodes)
     if any(n.domain == _HIDDEN for n in all_nodes(proto.graph.node)):
         proto.opset_import.add(domain=_HIDDEN, version=1)
 
 
-def _flat_hardmax(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+def _flat_hardmax(node: onnx.NodeProto, _: onnx.GraphProto) -> list[onnx.NodeProto]:
     x, y = node.input[0], node.output[0]
     axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
     return [
@@ -234,7 +228,7 @@ def _scaled_by_channel(node: onnx.NodeProto, main: onnx.GraphProto) -> list[onnx
     return [*nodes, normal]
 
 
-def _enlarged(node: onnx.NodeProto, main: onnx.GraphProto) -> onnx.NodeProto:
+def _enlarged(node: onnx.NodeProto, main: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Upsample, or Resize of version 10, as Resize of version 11."""
     given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     y = node.output[0]
@@ -245,10 +239,20 @@ def _enlarged(node: onnx.NodeProto, main: onnx.GraphProto) -> onnx.NodeProto:
     main.initializer.extend(numpy_helper.from_array(array, name) for name, array in found.items())
     mode = given.get("mode", b"nearest").decode()
     options = {"nearest_mode": "floor"} if mode == "nearest" else {}
-    return helper.make_node(
+    made = helper.make_node(
         "Resize", [node.input[0], f"{y}_roi", scales], [y], node.name, domain=_HIDDEN, mode=mode,
         coordinate_transformation_mode="asymmetric", **options,
     )  # fmt: skip
+    return [made]
+
+
+# The version that changes an operator's meaning, and what writes a node of before as one of it.
+_CHANGED = {
+    "Upsample": (11, _enlarged),
+    "Resize": (11, _enlarged),
+    "Hardmax": (13, _flat_hardmax),
+    "GroupNormalization": (21, _scaled_by_channel),
+}
 
 
 def _is_known(node: onnx.NodeProto, version: int) -> bool:

@@ -55,12 +55,16 @@ def test_shows_where_a_changed_model_differs(onnxtool: Tool, digits_onnx: Path, 
     assert "FAILED" in told.stderr
 
 
+def write(path: Path, interface: str, body: str) -> None:
+    text = f'<ir_version: 10, opset_import: ["" : 20]> m {interface} {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text), path)
+
+
 def test_what_exact_arithmetic_doubts_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
     """A bound that no input reaches: no run differs, and nothing is shown."""
     for name, bound in (("a", "1.5"), ("b", "2.5")):
         body = f"h = Constant <value_float = {bound}> () s = Sigmoid (x) y = Min (s, h)"
-        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (float[n] y) {{ {body} }}'
-        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+        write(tmp_path / f"{name}.onnx", "(float[n] x) => (float[n] y)", body)
     done = onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
     assert done.returncode == 0, done.stderr
     assert "not shown to be the same function; no difference found" in " ".join(done.stdout.split())
@@ -69,8 +73,7 @@ def test_what_exact_arithmetic_doubts_is_not_called_equal(onnxtool: Tool, tmp_pa
 def test_a_difference_that_is_said_is_not_denied_in_the_verdict(onnxtool: Tool, tmp_path: Path) -> None:
     for name, step in (("a", "GreaterOrEqual (x, two)"), ("b", "Not (less)")):
         body = f"two = Constant <value_float = 2.0> () less = Less (x, two) y = {step}"
-        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (bool[n] y) {{ {body} }}'
-        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+        write(tmp_path / f"{name}.onnx", "(float[n] x) => (bool[n] y)", body)
     said = " ".join(onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx").stdout.split())
     assert "NaN; no difference on the other inputs tried" in said
     assert "no other difference found" in said
@@ -81,8 +84,7 @@ def test_a_certified_pair_that_differs_at_zero_is_not_called_equal_there(onnxtoo
     """The same function of real numbers, of which one gives infinity below zero and one above."""
     for name, step in (("a", "Neg (x)"), ("b", "Sub (zero, x)")):
         body = f"zero = Constant <value_float = 0.0> () turned = {step} y = Reciprocal (turned)"
-        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (float[n] y) {{ {body} }}'
-        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+        write(tmp_path / f"{name}.onnx", "(float[n] x) => (float[n] y)", body)
     done = onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
     said = " ".join(done.stdout.split())
     assert "certified" in said
@@ -92,8 +94,7 @@ def test_a_certified_pair_that_differs_at_zero_is_not_called_equal_there(onnxtoo
 def test_what_exact_arithmetic_does_not_decide_is_not_called_equal(onnxtool: Tool, tmp_path: Path) -> None:
     """How many elements there are hangs on the data."""
     for name, body in (("a", "y = NonZero (x)"), ("b", "z = Identity (x) y = NonZero (z)")):
-        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n] x) => (int64[1, k] y) {{ {body} }}'
-        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+        write(tmp_path / f"{name}.onnx", "(float[n] x) => (int64[1, k] y)", body)
     said = " ".join(onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx").stdout.split())
     assert "OK not decided by exact arithmetic; no difference found within" in said
 
@@ -105,8 +106,7 @@ def test_a_function_that_rounds_more_coarsely_is_not_called_equal(onnxtool: Tool
     }
     for name, body in bodies.items():
         axis = "axis = Constant <value = int64[1] {1}> ()"
-        text = f'<ir_version: 10, opset_import: ["" : 20]> m (float[n, 8] x) => (float[n, 1] y) {{ {axis} {body} }}'
-        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+        write(tmp_path / f"{name}.onnx", "(float[n, 8] x) => (float[n, 1] y)", f"{axis} {body}")
     done = onnxtool("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
     assert done.returncode == 0, done.stderr
     assert "the same function but for rounding, NaN or infinity; no other difference" in " ".join(done.stdout.split())
